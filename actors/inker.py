@@ -27,6 +27,7 @@ from octavo.files.errors import (
 )
 from octavo.files.journal import cdb
 from octavo.files.journal.compress import Compressor
+from octavo.files.journal.journal_names import LOG, name_of
 from octavo.files.lifecycle import State
 from octavo.files.messages import messages_of
 from octavo.files.unbroken import unbroken
@@ -298,7 +299,7 @@ class Inker(TurnActor):
     def new_file(self, base_sqn: int) -> JournalFile:
         """A new, empty, writable journal file."""
         seed = secrets.randbits(64)
-        file = started_file(self, f"{base_sqn:016x}-{seed:016x}.log", base_sqn, seed)
+        file = started_file(self, name_of(base_sqn, seed, LOG), base_sqn, seed)
         try:
             file.create(cdb.FileHeader(self.epoch, base_sqn, seed, self.clock_ms()))
         except BaseException:

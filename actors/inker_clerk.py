@@ -30,13 +30,13 @@ from octavo.files.errors import (
     StorageFailed,
     storage_error,
 )
+from octavo.files.journal.journal_names import scratch_name
 from octavo.files.locks import new_lock
 from octavo.files.messages import messages_of
 from octavo.files.unbroken import unbroken
 from octavo.manifest.adoption import RANK_BITS
 from octavo.manifest.consumers import Consumers
 from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry
-from octavo.manifest.recovery import scratch_name
 from octavo.manifest.run_choice import Worth
 from octavo.manifest.small_files import SMALL
 

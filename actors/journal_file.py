@@ -24,13 +24,12 @@ from octavo.actors.writing.room_ahead import LARGE_BYTES, WIDE_FROM_BYTES, WIDE_
 from octavo.files.door.disk import AppendFile, Disk
 from octavo.files.errors import Corruption, OctavoError, StorageFailed, storage_error
 from octavo.files.jobs.worker import no_memory
-from octavo.files.journal import cdb, record, short_value
+from octavo.files.journal import cdb, journal_names, record, short_value
 from octavo.files.journal.sparse_offsets import numbers_of
 from octavo.files.kernels.cold_pages import COLD, scattered
 from octavo.files.later import loading
 from octavo.files.lifecycle import State, after
 from octavo.files.unbroken import unbroken
-from octavo.manifest import recovery
 from octavo.manifest.journal_manifest import JournalEntry
 
 if TYPE_CHECKING:
@@ -264,7 +263,7 @@ class JournalFile(TurnActor):
         if self.entry is None:
             self.commit.wait_durable(self.offsets[-1], self.DEADLINE_SECONDS)
             count, (first, last) = len(self.offsets) - 1, self._times()
-            name = recovery.when_sealed(self.name)
+            name = journal_names.when_sealed(self.name)
             try:
                 result = runner.run(
                     "seal", self.offsets.tobytes(), directory=self.directory, name=self.name,
@@ -321,7 +320,7 @@ class JournalFile(TurnActor):
         """``found`` of the file's path. Raises as ``map_now``."""
         name = self.name
         # One that is just being sealed has its new name before it is told so.
-        for tried in (name, recovery.when_sealed(name)):
+        for tried in (name, journal_names.when_sealed(name)):
             try:
                 return found(f"{self.directory}/{tried}")
             except FileNotFoundError:

@@ -19,13 +19,13 @@ from octavo.actors.view import JournalView, View
 from octavo.files.door.disk import Disk
 from octavo.files.door.file_lock import FileLock
 from octavo.files.errors import Closed, Corruption, SnapshotExpired, storage_errors
+from octavo.files.journal.journal_names import LOG
 from octavo.files.lifecycle import after
 from octavo.files.messages import messages_of
 from octavo.manifest import published
 from octavo.manifest.journal_manifest import JournalEntry
 from octavo.manifest.pinning import unsealed_offsets
 from octavo.manifest.published import Published
-from octavo.manifest.recovery import LOG
 
 log = messages_of("octavo.published")
 

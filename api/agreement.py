@@ -11,6 +11,7 @@ from octavo.actors.reader import Reader
 from octavo.files.door.disk import Disk
 from octavo.files.errors import OctavoError, StorageFull
 from octavo.files.journal import record, record_digests
+from octavo.files.journal.journal_names import scratch_name
 from octavo.files.journal.record_digests import Digests
 from octavo.files.journal.sealed_records import Stretch
 from octavo.files.kernels.arrays import np, npt
@@ -21,7 +22,6 @@ from octavo.files.ledger.hashing import LOW_32
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.live_batches import Batch, Segments, buckets_of, heads_of, keys_of
 from octavo.files.ledger.merkle import HASH_BITS
-from octavo.manifest.recovery import scratch_name
 
 STEP = 1024
 Array: TypeAlias = "npt.NDArray[Any]"

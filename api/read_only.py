@@ -24,6 +24,7 @@ from octavo.files.door.file_lock import FileLock
 from octavo.files.door.held_disk import NO_LINKS, HeldDisk
 from octavo.files.door.passing_disk import passing
 from octavo.files.errors import Misuse, SnapshotExpired, usable
+from octavo.files.journal.journal_names import LOG
 from octavo.files.later import loading
 from octavo.files.messages import messages_of
 from octavo.files.unbroken import unbroken
@@ -32,7 +33,6 @@ from octavo.head_only import SnapshotHeadBucket
 from octavo.manifest import pinning, published
 from octavo.manifest.consumers import Progress, known_of
 from octavo.manifest.published import Published
-from octavo.manifest.recovery import LOG
 from octavo.manifest.store_identity import FORMAT_VERSION, IDENTITY
 from octavo.published import PublishedSnapshot, published_of
 from octavo.registry import at_end, end_with_process

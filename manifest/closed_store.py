@@ -16,6 +16,7 @@ from typing import Any
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk
 from octavo.files.door.file_lock import LOCK
 from octavo.files.errors import Corruption, Misuse
+from octavo.files.journal import journal_names
 from octavo.manifest import adoption, change_log, recovery, same_store, store_identity, unsynced
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry, JournalManifest
@@ -125,7 +126,7 @@ class ClosedStore:
         directory = f"{self.path}/journal"
         but = but | {entry.name for entry in self.journal.entries}
         for name in self.disk.listdir(directory):
-            if name not in but and recovery.identity(name.removesuffix(TEMPORARY_SUFFIX)):
+            if name not in but and journal_names.identity(name.removesuffix(TEMPORARY_SUFFIX)):
                 with suppress(OSError):
                     self.disk.unlink(f"{directory}/{name}")
 

@@ -21,14 +21,13 @@ from operator import attrgetter
 from typing import Any
 
 from octavo.files.errors import Corruption, Misuse
+from octavo.files.journal.journal_names import MAX_BASE
 from octavo.manifest import commits as packed_commits
 from octavo.manifest.commits import Commit
 from octavo.manifest.file_name import is_plain
 from octavo.manifest.packing import MAX_VERSION, Packer, Unpacker
 
 MAX_SQN = (1 << 64) - 1
-MAX_BASE = 1 << 62
-"""No store ever gives so many sqns: what says so is damaged, or of no store."""
 GIVEN_BACK = 1 << 17
 """Where fewer are reserved, the store was closed, which gives back those that were not given."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from array import array
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -10,19 +9,23 @@ from dataclasses import dataclass, field
 from mmap import mmap
 from typing import TypeVar
 
-from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk
+from octavo.files.door.disk import Disk
 from octavo.files.door.unreadable import refuse_unreadable
 from octavo.files.errors import Corruption
 from octavo.files.journal import cdb, record
+from octavo.files.journal.journal_names import LOG, SEALED, identity, scratch_name, when_sealed
 from octavo.files.journal.runs import Run
 from octavo.files.journal.sparse_offsets import SPARSE_BELOW, SparseOffsets
 from octavo.files.kernels.arrays import np
-from octavo.manifest.journal_manifest import MAX_BASE, JournalManifest
+from octavo.manifest.journal_manifest import JournalManifest
+
+__all__ = [
+    "HIGHEST", "LOG", "SEALED", "Found", "Tail", "find_tails", "identity", "rebuilt_offsets",
+    "scratch_name", "steadily", "when_sealed", "whole_records",
+]  # fmt: skip
 
 HIGHEST = (1 << 32) - 2
 """Of a record in a file: what a damaged or forged one says beyond that is not believed."""
-LOG = ".log"
-SEALED = ".cdb"
 T = TypeVar("T")
 
 
@@ -54,29 +57,6 @@ class Found:
 
     tails: list[Tail]
     notes: list[str]
-
-
-def identity(name: str) -> tuple[int, int] | None:
-    """(base sqn, seed) from a journal file's name; None: not such a name."""
-    stem, dot, kind = name.rpartition(".")
-    parts = stem.split("-")
-    if dot + kind not in (LOG, SEALED) or [len(part) for part in parts] != [16, 16]:
-        return None
-    try:
-        base = int(parts[0], 16)
-        return (base, int(parts[1], 16)) if base <= MAX_BASE else None
-    except ValueError:
-        return None
-
-
-def when_sealed(name: str) -> str:
-    """What a journal file of this name, or path, is called once it is sealed."""
-    return name.removesuffix(LOG).removesuffix(SEALED) + SEALED
-
-
-def scratch_name() -> str:
-    """The name of a file beside the journal's that the next start removes. No two are the same."""
-    return f"{0:016x}-{secrets.randbits(64):016x}{SEALED}{TEMPORARY_SUFFIX}"
 
 
 def find_tails(

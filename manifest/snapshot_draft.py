@@ -8,11 +8,11 @@ from contextlib import suppress
 
 from octavo.files.door.disk import Disk
 from octavo.files.errors import Corruption
+from octavo.files.journal.journal_names import LOG, when_sealed
 from octavo.manifest import published
 from octavo.manifest.journal_manifest import JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.published import MAKING, SNAPSHOTS, Counted, Published
-from octavo.manifest.recovery import LOG, when_sealed
 from octavo.manifest.store_identity import IDENTITY
 
 SIDE = "side"

@@ -25,8 +25,8 @@ from weakref import WeakKeyDictionary
 from octavo.files.door.copying import set_apart
 from octavo.files.door.disk import Disk, RealDisk
 from octavo.files.errors import OUT_OF_DESCRIPTORS, StorageFailed, storage_error
+from octavo.files.journal import journal_names
 from octavo.files.messages import messages_of
-from octavo.manifest import recovery
 
 log = messages_of("octavo.journal")
 
@@ -113,7 +113,7 @@ def written_anew(disk: Disk, directory: str, known: Container[str]) -> list[str]
     names = [
         name
         for name in disk.listdir(directory)
-        if name not in known and recovery.identity(name) is not None
+        if name not in known and journal_names.identity(name) is not None
     ]
     try:
         for name in names:

@@ -25,7 +25,7 @@ from typing import Any
 from octavo.files.checked_json import checksum, encoded
 from octavo.files.door.disk import Disk
 from octavo.files.errors import Corruption
-from octavo.manifest import recovery
+from octavo.files.journal import journal_names
 from octavo.manifest.change_log import ChangeLog, Recovered
 from octavo.manifest.journal_manifest import JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
@@ -56,7 +56,7 @@ def strangers(disk: Disk, directory: str, unlisted: Collection[str], ceiling: in
     brought = _names(disk, directory)
     found = newer(unlisted, ceiling)
     for name in unlisted:
-        sealed = recovery.identity(name) is not None and name.endswith(recovery.SEALED)
+        sealed = journal_names.identity(name) is not None and name.endswith(journal_names.SEALED)
         if sealed if brought is None else name in brought:
             found.add(name)
     return found
@@ -75,7 +75,7 @@ def unlisted(
 
 def newer(unlisted: Collection[str], ceiling: int) -> set[str]:
     """Journal files that begin at or above the ceiling: no sqn there was ever given."""
-    bases = ((name, recovery.identity(name)) for name in unlisted)
+    bases = ((name, journal_names.identity(name)) for name in unlisted)
     return {name for name, who in bases if who is not None and who[0] >= ceiling}
 
 

@@ -16,7 +16,7 @@ from octavo.actors.turns.runtime import Ref
 from octavo.actors.view import JournalView, View
 from octavo.files.door.disk import TEMPORARY_SUFFIX
 from octavo.files.errors import AskTimeout, OctavoError, StorageFull
-from octavo.manifest import recovery
+from octavo.files.journal import journal_names
 from octavo.manifest.journal_manifest import JournalEntry
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def remove_left(inker: Inker, waiting: Sequence[JournalFile], arguments: Mapping
     kept.update(file.name for file in waiting)
     try:
         for name in disk.listdir(directory):
-            who = recovery.identity(name.removesuffix(TEMPORARY_SUFFIX))
+            who = journal_names.identity(name.removesuffix(TEMPORARY_SUFFIX))
             ours = who and run and run[0]["base_sqn"] <= who[0] <= run[-1]["last_sqn"]
             if name == arguments.get("scratch") or (ours and name not in kept):
                 disk.unlink(f"{directory}/{name}")

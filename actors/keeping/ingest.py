@@ -37,6 +37,7 @@ from octavo.files.errors import (
     storage_error,
 )
 from octavo.files.handover import staged_files, staging
+from octavo.files.journal.journal_names import SEALED, name_of
 from octavo.files.messages import messages_of
 from octavo.files.unbroken import unbroken
 from octavo.manifest import commits
@@ -367,18 +368,11 @@ class _Taking:
         entries: list[JournalEntry] = []
         tables: list[LedgerEntry] = []
         for journal in self.journals:
-            name = f"{base:016x}-{journal.seed:016x}.cdb"
+            name = name_of(base, journal.seed, SEALED)
             self._link(journal.name, f"{self.inker.directory}/{name}")
-            entries.append(
-                JournalEntry(
-                    name=name,
-                    base_sqn=base,
-                    last_sqn=base + journal.count - 1,
-                    count=journal.count,
-                    bytes=journal.bytes,
-                    seed=journal.seed,
-                )
-            )
+            last_sqn = base + journal.count - 1
+            entry = JournalEntry(name, base, last_sqn, journal.count, journal.bytes, journal.seed)
+            entries.append(entry)
             for ledger in journal.ledgers:
                 name = f"{stem}-{len(tables):06x}.sst"
                 self._link(ledger.name, f"{penciller.directory}/{name}")

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 
 from octavo.files.door.disk import Disk
 from octavo.files.errors import Corruption
-from octavo.files.journal import cdb
+from octavo.files.journal import cdb, journal_names
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.sst import Sst
-from octavo.manifest import recovery
 
 _HEADS = bytes((ledger_key.HEAD_ONLY,))
 
@@ -18,9 +17,9 @@ def is_head_only(disk: Disk, path: str, files: Mapping[str, tuple[int, int]]) ->
     """Whether the first record that is there is of a head-only store: in the journal's sealed
     files (``files``: by name, the seed second) or, where those were let go of, in its other one or
     in a file of the ledger. Raises Corruption, OSError."""
-    others = [name for name in disk.listdir(f"{path}/journal") if name.endswith(recovery.LOG)]
+    others = [name for name in disk.listdir(f"{path}/journal") if name.endswith(journal_names.LOG)]
     for name in [*files, *others]:
-        who = recovery.identity(name)
+        who = journal_names.identity(name)
         buffer = disk.map(f"{path}/journal/{name}")
         if who is not None:
             first = next(cdb.scan(buffer, cdb.RECORDS_AT, len(buffer), who[1], []), None)

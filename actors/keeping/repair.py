@@ -30,7 +30,7 @@ from octavo.actors.progress import Progress, untold
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk, refuse_links
 from octavo.files.door.unreadable import Unreadable, refuse_unreadable
 from octavo.files.errors import Corruption
-from octavo.files.journal import cdb, record
+from octavo.files.journal import cdb, journal_names, record
 from octavo.files.journal.journal_writer import Mover, SealedWriter
 from octavo.files.kernels.arrays import np
 from octavo.files.ledger import ledger_key
@@ -102,8 +102,8 @@ def repair_files(
     done = Repaired()
     journal = f"{path}/journal"
     refuse_links(disk, *(f"{path}/{folder}" for folder in FOLDERS))
-    names = [name for name in disk.listdir(journal) if name.endswith(recovery.SEALED)]
-    files = {name: who for name in names if (who := recovery.identity(name))}
+    names = [name for name in disk.listdir(journal) if name.endswith(journal_names.SEALED)]
+    files = {name: who for name in names if (who := journal_names.identity(name))}
     identity = _identity(disk, path, files, done)
     done.lost += lost_records.kept(disk, path)  # from a repair that was cut short
     _logs(disk, path, done)
@@ -315,8 +315,8 @@ def _logs(disk: Disk, path: str, done: Repaired) -> None:
     and a file that cannot be read as a whole gives its place to a copy that can, for the opening,
     and its worker, read it through a map."""
     for name in disk.listdir(f"{path}/journal"):
-        who = recovery.identity(name)
-        if who is None or not name.endswith(recovery.LOG):
+        who = journal_names.identity(name)
+        if who is None or not name.endswith(journal_names.LOG):
             continue
         file = f"{path}/journal/{name}"
         view = memoryview(disk.map(file))

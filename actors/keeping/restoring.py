@@ -20,7 +20,7 @@ from octavo.actors.opening import identity as identities
 from octavo.files.door.disk import Disk, FileLock
 from octavo.files.door.file_lock import LOCK, locked
 from octavo.files.errors import Corruption, HistoryCompacted, Misuse, room_for
-from octavo.files.journal import cdb, record
+from octavo.files.journal import cdb, journal_names, record
 from octavo.files.journal.journal_writer import Mover, SealedWriter
 from octavo.files.journal.sparse_offsets import numbers_of
 from octavo.manifest import adoption, change_log, recovery, store_identity, update_mark
@@ -260,7 +260,7 @@ def _files(
         files.append(_File(entry.name, base, entry.seed, last, disk, path, entry, origin, latest))
     others = adoption.may_belong(disk, directory, names, manifest, epoch, loaded)
     found = recovery.find_tails(disk, directory, manifest, above=1 << 63, but=names - others)
-    sealed = [name for name in others if name.endswith(recovery.SEALED)]
+    sealed = [name for name in others if name.endswith(journal_names.SEALED)]
     if any(adoption.of_newer(disk, directory, name, manifest, trimmed) for name in sealed):
         raise _earlier(backup)
     files += [

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from octavo.files.door.copying import set_apart
 from octavo.files.door.disk import Disk
 from octavo.files.errors import Corruption, StorageFull, storage_error
+from octavo.files.journal import journal_names
 from octavo.manifest import adoption, change_log, recovery, same_store, unsynced, update_mark
 from octavo.manifest.journal_manifest import JournalManifest
 from octavo.manifest.ledger_manifest import REBUILD, LedgerManifest
@@ -127,13 +128,13 @@ def made_ours(disk: Disk, path: str, *, closed: bool) -> bool:
     next fsync would say that all is well, and to write in place again does not help: ext4 may then
     write to where it reads zeros later.
     """
-    if closed and path.endswith(recovery.LOG) and disk.links(path) == 1:
+    if closed and path.endswith(journal_names.LOG) and disk.links(path) == 1:
         return True
     try:
         set_apart(disk, path)
     except OSError as error:
         told = storage_error(error, path)
-        if not isinstance(told, StorageFull) or not path.endswith(recovery.LOG):
+        if not isinstance(told, StorageFull) or not path.endswith(journal_names.LOG):
             raise told from error
         return False
     return True

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from octavo.actors.inker import CEILING_STEP
 from octavo.files.errors import Corruption
-from octavo.manifest.journal_manifest import MAX_BASE, JournalManifest
+from octavo.files.journal.journal_names import MAX_BASE
+from octavo.manifest.journal_manifest import JournalManifest
 from octavo.manifest.recovery import Tail
 
 MOST_GONE = 1 << 48

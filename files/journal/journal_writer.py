@@ -15,7 +15,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files.door.disk import TEMPORARY_SUFFIX, AppendFile, Disk
 from octavo.files.errors import Corruption
-from octavo.files.journal import cdb, cdb_seal, record
+from octavo.files.journal import cdb, cdb_seal, journal_names, record
 from octavo.files.journal.compress import Compressor
 from octavo.files.journal.journal_windows import WindowSums
 from octavo.files.journal.record_batch import write_sums
@@ -174,7 +174,7 @@ class SealedWriter:
     def __init__(
         self, disk: Disk, directory: str, base_sqn: int, seed: int, epoch: int, created_ms: int
     ) -> None:
-        self.name = f"{base_sqn:016x}-{seed:016x}.cdb"
+        self.name = journal_names.name_of(base_sqn, seed, journal_names.SEALED)
         self.base_sqn = base_sqn
         self.seed = seed
         self.at = cdb.RECORDS_AT

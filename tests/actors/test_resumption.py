@@ -9,7 +9,8 @@ import pytest
 from octavo.actors.inker import CEILING_STEP
 from octavo.actors.opening.resumption import MOST_GONE, Resumption, resumed
 from octavo.files.errors import Corruption
-from octavo.manifest.journal_manifest import MAX_BASE, JournalEntry, JournalManifest
+from octavo.files.journal.journal_names import MAX_BASE
+from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.recovery import Tail
 
 AHEAD = 2 * CEILING_STEP

@@ -1,0 +1,41 @@
+"""What journal files are called: by the sqn of their first record and their random id, 16
+hexadecimal digits each, with an ending that says whether they are sealed."""
+
+from __future__ import annotations
+
+import secrets
+
+from octavo.files.door.disk import TEMPORARY_SUFFIX
+
+LOG = ".log"
+SEALED = ".cdb"
+MAX_BASE = 1 << 62
+"""No store ever gives so many sqns: what says so is damaged, or of no store."""
+
+
+def name_of(base_sqn: int, seed: int, ending: str) -> str:
+    """The name of the file with this id whose first record has this sqn."""
+    return f"{base_sqn:016x}-{seed:016x}{ending}"
+
+
+def identity(name: str) -> tuple[int, int] | None:
+    """(base sqn, seed) from a journal file's name; None: not such a name."""
+    stem, dot, kind = name.rpartition(".")
+    parts = stem.split("-")
+    if dot + kind not in (LOG, SEALED) or [len(part) for part in parts] != [16, 16]:
+        return None
+    try:
+        base = int(parts[0], 16)
+        return (base, int(parts[1], 16)) if base <= MAX_BASE else None
+    except ValueError:
+        return None
+
+
+def when_sealed(name: str) -> str:
+    """What a journal file of this name, or path, is called once it is sealed."""
+    return name.removesuffix(LOG).removesuffix(SEALED) + SEALED
+
+
+def scratch_name() -> str:
+    """The name of a file beside the journal's that the next start removes. No two are the same."""
+    return name_of(0, secrets.randbits(64), SEALED) + TEMPORARY_SUFFIX
