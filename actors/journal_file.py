@@ -25,6 +25,7 @@ from octavo.files.door.disk import AppendFile, Disk
 from octavo.files.errors import Corruption, OctavoError, StorageFailed, storage_error
 from octavo.files.jobs.worker import no_memory
 from octavo.files.journal import cdb, journal_names, record, short_value
+from octavo.files.journal.record import FRAME_BYTES
 from octavo.files.journal.sparse_offsets import numbers_of
 from octavo.files.kernels.cold_pages import COLD, scattered
 from octavo.files.later import loading
@@ -42,7 +43,6 @@ _NONE: array[int] = array("I")
 Reading = tuple[mmap | bytes | None, Sequence[int]]
 _SYNCED_OFTEN_BYTES = 64 << 10
 _READ_BYTES = 1 << 30  # a system call reads no more than 2 GiB
-_PLAIN_BYTES = record.FIXED_BYTES + record.SUMS_BYTES
 
 
 class JournalFile(TurnActor):
@@ -393,7 +393,7 @@ class JournalFile(TurnActor):
             end = offsets[relative + 1]
             if COLD.left and self.reading[0] and (raw := self.open_files.read(self, at, end - at)):
                 return short_value.value_of(raw, 0, len(raw), self.seed ^ at, bucket_and_key, plain)
-            value_at = at + _PLAIN_BYTES + len(bucket_and_key)
+            value_at = at + FRAME_BYTES + len(bucket_and_key)
             head = mapped[at : value_at - 8]
             if end <= len(mapped):
                 if head[19:24] != plain or head[34:] != bucket_and_key or value_at > end:

@@ -19,7 +19,7 @@ from octavo.actors.penciller import Penciller
 from octavo.actors.worker import WorkerDied
 from octavo.files.door.disk import Disk
 from octavo.files.errors import AskTimeout, Busy, Closed, Corruption, StorageFull
-from octavo.files.journal import record
+from octavo.files.journal.record import FRAME_BYTES
 from octavo.files.lifecycle import State
 from octavo.manifest.consumers import Progress
 from octavo.manifest.journal_manifest import JournalEntry
@@ -42,8 +42,6 @@ from octavo.stats_types import (
     Stats,
     WriteStats,
 )
-
-_RECORD_BYTES = record.FIXED_BYTES + record.SUMS_BYTES
 
 
 def stats(running: Running) -> Stats:
@@ -270,7 +268,7 @@ def _writes(running: Running) -> WriteStats:
     measures = inker.measures
     records = max(inker.last_sqn - measures.first_sqn, 0)
     appended = max(running.bookie.actor.journal_position() - measures.journal_began, 0)
-    put = max(appended - records * _RECORD_BYTES + inker.compressor.saved_bytes, 0)
+    put = max(appended - records * FRAME_BYTES + inker.compressor.saved_bytes, 0)
     compacted = measures.jobs.totals.get("compact")
     penciller = running.penciller.actor
     journal = appended + measures.sealing_bytes

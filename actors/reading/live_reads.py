@@ -16,11 +16,10 @@ from octavo.actors.turns.runtime import Ref
 from octavo.actors.view import View
 from octavo.files.errors import Corruption
 from octavo.files.journal import record, short_value
-from octavo.files.journal.record import LOW_32
+from octavo.files.journal.record import FRAME_BYTES, LOW_32
 from octavo.files.ledger.head import Head
 
 T = TypeVar("T")
-_PLAIN_BYTES = record.FIXED_BYTES + record.SUMS_BYTES
 
 
 class LiveReads(PlainReads, PlainHeads):
@@ -75,7 +74,7 @@ class LiveReads(PlainReads, PlainHeads):
             if relative < len(offsets) - 1:
                 at = offsets[relative]
                 end = offsets[relative + 1]
-                value_at = at + _PLAIN_BYTES + len(bucket_and_key)
+                value_at = at + FRAME_BYTES + len(bucket_and_key)
                 head = mapped[at : value_at - 8]
                 value = None
                 if head[19:24] != plain:

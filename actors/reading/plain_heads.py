@@ -12,7 +12,7 @@ from octavo.actors.reading.read_cache import ReadCache
 from octavo.actors.view import View
 from octavo.files.errors import Corruption
 from octavo.files.journal import record
-from octavo.files.journal.record import LOW_32
+from octavo.files.journal.record import FRAME_BYTES, LOW_32
 from octavo.files.journal.short_head import head_of
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.ledger_key import end_of_prefix
@@ -21,7 +21,6 @@ from octavo.files.ledger.sst import Sst
 
 _FOR_HEADS = 3
 """Heads that are kept of the ledger may take an eighth of what the read cache may, beside it."""
-_PLAIN_BYTES = record.FIXED_BYTES + record.SUMS_BYTES
 _made = tuple.__new__
 
 
@@ -54,7 +53,7 @@ class PlainHeads(ABC):
             offsets, mapped, relative = file.offsets, file.growing.mapped, sqn - file.base
             if relative < len(offsets) - 1:
                 at, end = offsets[relative], offsets[relative + 1]
-                value_at = at + _PLAIN_BYTES + len(bucket_and_key)
+                value_at = at + FRAME_BYTES + len(bucket_and_key)
                 head = mapped[at : value_at - 8]
                 named = head[19:24] == plain and head[34:] == bucket_and_key
                 if named and value_at <= end <= len(mapped):

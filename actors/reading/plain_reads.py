@@ -16,7 +16,7 @@ from octavo.actors.reading.values_ahead import ask_for
 from octavo.actors.view import View
 from octavo.files.errors import Corruption
 from octavo.files.journal import record, short_value
-from octavo.files.journal.record import LOW_32
+from octavo.files.journal.record import FRAME_BYTES, LOW_32
 from octavo.files.kernels.cold_pages import COLD
 from octavo.files.ledger.rows import TOMBSTONE
 from octavo.files.ledger.sst import Sst
@@ -24,7 +24,6 @@ from octavo.files.ledger.sst_ahead import ask_for_slot, ask_for_sqn
 
 _sum_at, _moment_at = record.unpack_u32, record.unpack_u64
 forms_of = short_value.forms
-_PLAIN_BYTES = record.FIXED_BYTES + record.SUMS_BYTES
 _FEW = 8
 _DELETED = -1
 """In place of a sqn: the row is a delete's."""
@@ -113,7 +112,7 @@ class PlainReads(ABC):
                 elif relative >= 0:
                     at = offsets[relative]
                     end = offsets[relative + 1]
-                    value_at = at + _PLAIN_BYTES + len(bucket_and_key)
+                    value_at = at + FRAME_BYTES + len(bucket_and_key)
                     head = mapped[at : value_at - 8]
                     named, raw_at = head[34:], 0
                     if (fields := head[19:24]) != plain:

@@ -91,7 +91,7 @@ def each_item(
     bases = reader.view.journal.bases
     plain = short_value.plain_fields(tag, bucket)
     forms = short_value.forms(plain)
-    value_from = record.FIXED_BYTES + record.SUMS_BYTES + len(bucket)
+    value_from = record.FRAME_BYTES + len(bucket)
     cached, rows = reader.cached(), reader.view.recent.rows
     prefix = ledger_key.prefix(tag, bucket)
     low = high = 0

@@ -140,7 +140,7 @@ def encoded(
             if bucket is not alike_bucket or kind != alike_kind or tag != alike_tag:
                 alike_kind, alike_tag, alike_bucket = kind, tag, bucket
                 middle = record.middle(kind, tag, batched, len(bucket))
-                rest = record.FIXED_BYTES + record.SUMS_BYTES - 16 + more + len(bucket)
+                rest = record.FRAME_BYTES - 16 + more + len(bucket)
             size = rest + len(key) + len(value)
             sqn = (relative + number).to_bytes(8, "big")
             head = pack(key_length, size, sqn, middle, len(key) - 1, time_ms)
@@ -185,7 +185,7 @@ def plain_encoded(
     key_length, low_32 = record.CDB_KEY_LENGTH, record.LOW_32
     raw_middle = record.middle(kind, tag, 0, len(bucket))
     lz4_middle = record.middle(kind, tag, record.LZ4, len(bucket))
-    rest = record.FIXED_BYTES + record.SUMS_BYTES - 16 + len(bucket)
+    rest = record.FRAME_BYTES - 16 + len(bucket)
     parts: list[bytes] = []
     ends: list[int] = []
     at, full = start, start + _WRITE_BYTES

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _MUCH_BYTES = 32 << 10
 """Metadata and index entries of so many bytes, which are copied more than once on their way."""
-_REST = record.FIXED_BYTES + record.SUMS_BYTES - 16
+_REST = record.FRAME_BYTES - 16
 """Bytes of a record that its size counts, beside optional fields, bucket, key and value."""
 
 

@@ -8,6 +8,7 @@ from octavo.files.journal.record import (
     DELETE,
     FIXED,
     FIXED_BYTES,
+    FRAME_BYTES,
     LOW_32,
     LZ4,
     MAGIC,
@@ -24,7 +25,7 @@ PlainEvent = tuple[int, int, bytes, bytes, bytes, int]
 """Kind, tag, bucket, key, value and write time, ms UTC."""
 
 _unpack = FIXED.unpack_from
-_LEAST_BYTES = FIXED_BYTES + SUMS_BYTES + 4
+_LEAST_BYTES = FRAME_BYTES + 4
 
 
 def event_of(buffer: bytes | memoryview, check: int, relative: int) -> PlainEvent | None:

@@ -75,7 +75,9 @@ CDB_KEY_LENGTH = b"\x08\x00\x00\x00"
 _MIDDLE = Struct("<2sBBBBH")
 _SUMS = Struct("<II")
 SUMS_BYTES = 8
-LEAST_BYTES = FIXED_BYTES + 1 + SUMS_BYTES
+FRAME_BYTES = FIXED_BYTES + SUMS_BYTES
+"""What a record takes beside its bucket, key, value and optional fields."""
+LEAST_BYTES = FRAME_BYTES + 1
 _U64 = Struct("<Q")
 _U32 = Struct("<I")
 _U32_PAIR = Struct("<II")
