@@ -7,10 +7,9 @@ newer version, or none (a deletion that has reached the basement), it never beco
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 from octavo.files.kernels.arrays import np, npt
-from octavo.files.kernels.byte_strings import Ints, column_of
+from octavo.files.kernels.byte_strings import Ints, column_of, cuts
 from octavo.files.ledger import find_many, index_terms, ledger_key
 from octavo.files.ledger.find_many import Level
 from octavo.files.ledger.hashing import hash_column
@@ -33,11 +32,8 @@ def without_stale(columns: Columns, kept: Ints, levels: Sequence[Level]) -> Ints
     if not len(rows):
         return kept
     newest = np.zeros(len(rows), dtype=np.uint64)
-    filled = np.cumsum(columns.keys.lengths[rows])
-    cuts = np.searchsorted(filled, np.arange(_TOGETHER_BYTES, int(filled[-1]), _TOGETHER_BYTES))
-    for low, high in pairwise([0, *cuts.tolist(), len(rows)]):
-        if low < high:
-            newest[low:high] = _newest(columns, rows[low:high], levels)
+    for low, high in cuts(columns.keys.lengths[rows], len(rows), _TOGETHER_BYTES):
+        newest[low:high] = _newest(columns, rows[low:high], levels)
     stale = newest != columns.sqns[rows]
     if not stale.any():
         return kept
