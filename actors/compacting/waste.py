@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from octavo.files.door.disk import Disk
+from octavo.files.journal.journal_names import SEALED
 from octavo.files.messages import messages_of
 
 log = messages_of("octavo.compaction")
@@ -58,7 +59,7 @@ class Waste:
 def _moment(name: str) -> int | None:
     """When a file came here, ms UTC; None: it is not ours."""
     stamp, dash, rest = name.partition("-")
-    if not dash or len(stamp) != 16 or not rest.endswith(".cdb"):
+    if not dash or len(stamp) != 16 or not rest.endswith(SEALED):
         return None
     try:
         return int(stamp, 16)

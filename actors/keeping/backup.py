@@ -36,6 +36,7 @@ from octavo.actors.progress import Progress, untold
 from octavo.files.door.disk import Disk
 from octavo.files.door.file_lock import LOCK, locked
 from octavo.files.errors import Corruption, room_for, storage_errors, usable
+from octavo.files.journal.journal_names import LOG, SEALED
 from octavo.manifest import change_log, consumers, update_mark
 from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
@@ -159,7 +160,7 @@ def _filled(
     _begin(disk, target, running.inker.actor.epoch, journal, kept)
     if before is not None:
         identities.write(disk, target, replace(running.identity, backup=after))
-    removed = remove_others(disk, f"{target}/journal", set(names), (".cdb", ".log"))
+    removed = remove_others(disk, f"{target}/journal", set(names), (SEALED, LOG))
     removed += remove_others(disk, f"{target}/ledger", set(tables), (".sst", "REBUILD"))
     disk.unlink(f"{target}/journal/{UPDATING}")
     disk.sync_dir(f"{target}/journal")

@@ -10,7 +10,7 @@ from typing import Any
 
 from octavo.files.door.disk import Disk
 from octavo.files.errors import Corruption
-from octavo.files.journal import journal_rows, record
+from octavo.files.journal import journal_names, journal_rows, record
 from octavo.files.kernels.arrays import np, npt
 from octavo.files.ledger import merge, sorted_files
 from octavo.files.ledger.few_maps import Told, most_maps, opened
@@ -27,9 +27,9 @@ def _journal_file(disk: Disk, path: str) -> mmap | bytes:
     try:
         return disk.map(path)
     except FileNotFoundError:
-        if not path.endswith(".log"):
+        if not path.endswith(journal_names.LOG):
             raise
-        return disk.map(path.removesuffix(".log") + ".cdb")
+        return disk.map(journal_names.when_sealed(path))
 
 
 def level_zero(
