@@ -36,7 +36,6 @@ _LARGE = 64 << 20
 
 TO_DELTA = 5
 """A superseded put that is retained without its value."""
-Levels = Sequence[Sequence[Sequence[Any]]]
 Strategies = Mapping[str, str]
 T = TypeVar("T")
 _Becomes: TypeAlias = "npt.NDArray[np.uint8]"  # of each record: DROP, KEEP, TO_DELETE, TO_DELTA
@@ -108,7 +107,7 @@ def compact(
     *,
     journal: str,
     ledger: str,
-    levels: Levels,
+    levels: Sequence[Sequence[few_maps.Told]],
     run: Sequence[dict[str, Any]],
     persisted_sqn: int,
     clean_below: int,

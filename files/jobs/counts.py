@@ -40,7 +40,7 @@ def count(
     disk: Disk,
     *,
     ledger: str,
-    levels: Sequence[Sequence[Sequence[Any]]],
+    levels: Sequence[Sequence[few_maps.Told]],
     now_ms: int,
     head_only: bool,
 ) -> dict[str, Any]:

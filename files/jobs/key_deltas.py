@@ -61,7 +61,7 @@ def survey(
     *,
     journal: str,
     ledger: str,
-    levels: Sequence[Sequence[Sequence[Any]]],
+    levels: Sequence[Sequence[few_maps.Told]],
     files: Sequence[dict[str, Any]],
     now_ms: int,
     strategies: Mapping[str, str],

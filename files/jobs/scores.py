@@ -27,7 +27,7 @@ def score(
     *,
     journal: str,
     ledger: str,
-    levels: Sequence[Sequence[Sequence[Any]]],
+    levels: Sequence[Sequence[few_maps.Told]],
     files: Sequence[dict[str, Any]],
     samples: int,
     now_ms: int,
