@@ -7,6 +7,8 @@ from typing import Any
 
 from xxhash import xxh3_64_intdigest as xxh3
 
+from octavo.files.errors import Corruption, UnsupportedFormat
+
 
 def checksum(told: dict[str, Any]) -> str:
     """16 hexadecimal digits: xxh3-64 of the fields but itself, as JSON with sorted keys."""
@@ -16,3 +18,21 @@ def checksum(told: dict[str, Any]) -> str:
 def encoded(told: dict[str, Any]) -> bytes:
     """The fields, which are without it, and it."""
     return json.dumps({**told, "checksum": checksum(told)}).encode()
+
+
+def decoded(text: bytes, file: str, what: str, version: int | None = None) -> dict[str, Any]:
+    """The fields that ``encoded`` was given. ``file``, and ``what`` it tells of: for messages.
+    Raises Corruption; where a ``version`` is given UnsupportedFormat, if its format is another."""
+    try:
+        told: dict[str, Any] = json.loads(text)
+        if version is not None and told["format"] != version:
+            raise UnsupportedFormat(
+                f"{file}: {what} of format {told['format']!r:.40}; "
+                f"this release knows format {version}"
+            )
+        claimed, expected = told.pop("checksum"), checksum(told)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise Corruption(file, 0, f"does not tell of {what}") from None
+    if claimed != expected:
+        raise Corruption(file, 0, "checksum", expected=expected, found=f"{claimed!r:.80}")
+    return told

@@ -8,7 +8,6 @@ The file ``CONSUMERS`` of a store, made anew with each acknowledgement, is JSON:
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,7 +15,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from octavo.files.argument_checks import shown
-from octavo.files.checked_json import checksum, encoded
+from octavo.files.checked_json import decoded, encoded
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import (
     Closed,
@@ -241,11 +240,10 @@ def _write(disk: Disk, file: str, known: dict[str, Progress]) -> None:
 
 
 def _decoded(text: bytes, file: str) -> dict[str, Progress]:
+    found = decoded(text, file, "consumers")
     try:
-        found = json.loads(text)
-        told = found.pop("checksum")
-        if told != checksum(found) or found["format"] != _FORMAT:
-            raise ValueError("checksum")
+        if found["format"] != _FORMAT:
+            raise ValueError(f"format {found['format']!r:.40}")
         known = {name: Progress(*progress) for name, progress in found["consumers"].items()}
         if not all(0 <= p.position <= MAX_SQN and p.moved_ms >= 0 for p in known.values()):
             raise ValueError("position")

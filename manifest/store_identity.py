@@ -13,12 +13,11 @@ The checksum is xxh3-64 of the other fields as JSON with sorted keys.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from octavo.files.checked_json import checksum
+from octavo.files.checked_json import decoded
 from octavo.files.door.disk import Disk, refuse_links
-from octavo.files.errors import Corruption, Misuse, OctavoError, UnsupportedFormat
+from octavo.files.errors import Corruption, Misuse, OctavoError
 
 FORMAT_VERSION = 1
 IDENTITY = "OCTAVO"
@@ -36,23 +35,7 @@ def fields_of(disk: Disk, path: str) -> dict[str, Any]:
     UnsupportedFormat, FileNotFoundError."""
     file = f"{path}/{IDENTITY}"
     refuse_links(disk, *(f"{path}/{folder}" for folder in FOLDERS))
-    try:
-        found: dict[str, Any] = json.loads(disk.read(file, _MAX_BYTES))
-        version = found["format"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise Corruption(file, 0, "does not say which store this is") from None
-    if version != FORMAT_VERSION:
-        raise UnsupportedFormat(
-            f"{file}: a store of format {version!r:.40}; this release knows format {FORMAT_VERSION}"
-        )
-    told = found.pop("checksum", None)
-    try:
-        expected = checksum(found)
-    except (TypeError, ValueError, RecursionError) as wrong:
-        raise Corruption(file, 0, f"says what no store is: {wrong}") from None
-    if told != expected:
-        raise Corruption(file, 0, "checksum", expected=expected, found=f"{told!r:.80}")
-    return found
+    return decoded(disk.read(file, _MAX_BYTES), file, "a store", FORMAT_VERSION)
 
 
 def without_journal(disk: Disk, path: str) -> OctavoError:

@@ -17,14 +17,13 @@ what it is to be: that of before may name what the journal no longer has.
 
 from __future__ import annotations
 
-import json
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from octavo.files.checked_json import checksum, encoded
+from octavo.files.checked_json import decoded, encoded
 from octavo.files.door.disk import Disk
-from octavo.files.errors import Corruption
+from octavo.files.errors import Corruption, UnsupportedFormat
 from octavo.files.journal import journal_names
 from octavo.manifest.change_log import ChangeLog, Recovered
 from octavo.manifest.journal_manifest import JournalManifest
@@ -122,12 +121,8 @@ def _names(disk: Disk, directory: str) -> frozenset[str] | None:
 
 def _told(disk: Disk, directory: str) -> dict[str, Any]:
     """What the mark says; nothing where there is none, or it is damaged."""
+    mark = f"{directory}/{UPDATING}"
     try:
-        told: dict[str, Any] = json.loads(disk.read(f"{directory}/{UPDATING}", _MOST_BYTES))
-        if told.pop("checksum") == checksum(told) and told["format"] == _FORMAT:
-            return told
-    except (FileNotFoundError, Corruption):
-        pass
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        pass
-    return {}
+        return decoded(disk.read(mark, _MOST_BYTES), mark, "an update", _FORMAT)
+    except (FileNotFoundError, Corruption, UnsupportedFormat):
+        return {}

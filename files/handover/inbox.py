@@ -12,15 +12,14 @@ nothing for somebody who was killed or gave up, and who gave up knows whether it
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 from contextlib import suppress
 from typing import Any
 
-from octavo.files.checked_json import checksum, encoded
+from octavo.files.checked_json import decoded, encoded
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk, FileLock, refuse_links
-from octavo.files.errors import Corruption, OctavoError
+from octavo.files.errors import OctavoError
 from octavo.files.handover.staging import KEPT_MS
 from octavo.files.messages import messages_of
 
@@ -128,15 +127,9 @@ def read(disk: Disk, store: str, name: str) -> dict[str, Any] | None:
     """A request or an answer; None: it is not there. Raises Corruption."""
     path = f"{store}/{INBOX}/{name}"
     try:
-        found = json.loads(disk.read(path, _MAX_BYTES))
-        claimed = found.pop("checksum")
+        return decoded(disk.read(path, _MAX_BYTES), path, "a request or an answer")
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise Corruption(path, 0, "is no request and no answer") from None
-    if claimed != checksum(found):
-        raise Corruption(path, 0, "checksum", expected=checksum(found), found=claimed)
-    return dict(found)
 
 
 def remove(disk: Disk, store: str, *names: str) -> None:

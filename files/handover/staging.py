@@ -20,9 +20,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from octavo.files.argument_checks import shown
-from octavo.files.checked_json import checksum, encoded
+from octavo.files.checked_json import decoded, encoded
 from octavo.files.door.disk import Disk, refuse_links
-from octavo.files.errors import Corruption, Misuse, OctavoError, UnsupportedFormat
+from octavo.files.errors import Corruption, Misuse, OctavoError
 from octavo.files.messages import messages_of
 
 log = messages_of("octavo.ingest")
@@ -126,22 +126,12 @@ def read_attempt(disk: Disk, store: str, job: str, name: str) -> Attempt:
     path = f"{folder(store, job)}/{checked_name('attempt', name)}{ATTEMPT_SUFFIX}"
     refuse_links(disk, f"{store}/{STAGING}", folder(store, job))
     try:
-        told = json.loads(disk.read(path, _MAX_ATTEMPT_BYTES))
-        version = told["format"]
+        told = decoded(disk.read(path, _MAX_ATTEMPT_BYTES), path, "an attempt", _FORMAT)
     except FileNotFoundError:
         raise Misuse(
             f"job {job!r} has no finished attempt {name!r} ({path} is not there): "
             "nothing was taken in"
         ) from None
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise Corruption(path, 0, "does not say what an attempt made") from None
-    if version != _FORMAT:
-        raise UnsupportedFormat(
-            f"{path}: an attempt of format {version}; this release knows {_FORMAT}"
-        )
-    claimed = told.pop("checksum", None)
-    if claimed != checksum(told):
-        raise Corruption(path, 0, "checksum", expected=checksum(told), found=claimed)
     try:
         journals = tuple(
             StagedJournal(

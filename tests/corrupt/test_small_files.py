@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -94,6 +95,16 @@ def test_a_flipped_bit_in_a_request_is_told(tmp_path: Path, damaged: Damaged) ->
     told = {"job": "j", "attempts": ["0", "1"], "stream": None, "batch": 0}
     inbox.write(DISK, str(tmp_path), name, told)
     damaged(tmp_path / "inbox" / name, lambda: inbox.read(DISK, str(tmp_path), name))
+
+
+def test_a_request_that_is_nested_however_deeply_is_told(tmp_path: Path) -> None:
+    name = f"{7:012x}-{1:016x}{inbox.REQUEST}"
+    (tmp_path / "inbox").mkdir()
+    for depth in range(sys.getrecursionlimit()):
+        deep = '{"checksum": "0", "job": ' + "[" * depth + "]" * depth + "}"
+        (tmp_path / "inbox" / name).write_text(deep)
+        with pytest.raises(octavo.Corruption, match=name):
+            inbox.read(DISK, str(tmp_path), name)
 
 
 def staged(path: str, attempt: str, rows: int) -> None:
