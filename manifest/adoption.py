@@ -159,8 +159,7 @@ def _adopted(
     if not doubtful:
         for found in unlisted:
             entry = found.entry
-            replaced = manifest.find(entry.base_sqn) and manifest.find(entry.last_sqn)
-            if replaced or entry.last_sqn <= trimmed:
+            if _has(manifest, found) or entry.last_sqn <= trimmed:
                 log.info("%s/%s is left over from a compaction: removed", directory, entry.name)
                 disk.unlink(f"{directory}/{entry.name}")
         return Adopted(manifest, [], damaged)
@@ -195,11 +194,17 @@ def of_newer(
     if who is None or who[0] <= trimmed:
         return False
     found = _read(disk, directory, name, thorough=False)
-    return (
-        found is not None
-        and found.origin.rank > 0
-        and None in map(manifest.find, (found.entry.base_sqn, found.entry.last_sqn))
+    return found is not None and found.origin.rank > 0 and not _has(manifest, found)
+
+
+def _has(manifest: JournalManifest, found: _Sealed) -> bool:
+    """Whether the manifest lists files with the sqns of this one. Of several that were made of a
+    run one may end among those that an unclean stop skipped between two files of that."""
+    entry, origin = found.entry, found.origin
+    begins, ends, *run = map(
+        manifest.find, (entry.base_sqn, entry.last_sqn, origin.run_base, origin.run_last)
     )
+    return begins is not None and (ends is not None or None not in run)
 
 
 def youngest(disk: Disk, directory: str, names: Iterable[str]) -> int:

@@ -4,16 +4,19 @@ put back an earlier ledger: it has keys whose deletes the journal no longer has.
 
 from __future__ import annotations
 
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from whole_store import flush, killed, opened
+from whole_store import flush, killed, opened, rolled
 
 import octavo
 from octavo import Corruption
+from octavo.actors.compacting import journal_install
+from octavo.actors.inker import CEILING_STEP, Inker
 from octavo.files.door.disk import RealDisk
 from octavo.files.handover.staged_writer import StagedWriter
 from octavo.manifest import pinning
@@ -109,6 +112,43 @@ def test_what_an_owner_compacts_meanwhile_is_no_earlier_state(
             assert reads.last_sqn == writes.last_sqn
             assert dict(reads.items()) == dict(writes.items())
     assert next(turns) > 10
+
+
+def test_files_of_a_compaction_that_end_where_a_kill_skipped_numbers_are_of_no_newer_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are there before the manifest names them; a kill leaves them, and the next opening
+    removes them."""
+    rng, path, at_once = random.Random(1), tmp_path / "s", tmp_path / "at once"
+    plain = journal_install.replace_files
+    with opened(tmp_path / "first", roll_size_bytes=16 << 20) as writes:
+        for n in range(20):
+            writes.put(b"%d" % n, rng.randbytes(150_000))
+        killed(writes, path)
+
+    def killed_before(inker: Inker, *given: Any) -> Any:
+        shutil.copytree(path, at_once)
+        return plain(inker, *given)
+
+    monkeypatch.setattr(journal_install, "replace_files", killed_before)
+    with opened(path, roll_size_bytes=1 << 20, compact_every_seconds=None) as writes:
+        for n in (20, *range(14, 20), *range(14, 20)):  # of the first file two full ones stay
+            writes.put(b"%d" % n, rng.randbytes(150_000))
+        rolled(writes)
+        writes.compact()
+        ends = [entry.last_sqn for entry in writes._inker.manifest.entries]
+        assert ends[:2] == [7, 2 * CEILING_STEP]
+        newest = writes.last_sqn
+    monkeypatch.undo()
+    names = [file.name for file in (at_once / "journal").glob("*.cdb")]
+    assert fed(at_once) == (newest, 0)
+    assert octavo.restore(at_once, tmp_path / "new").sqn == newest
+    with octavo.open(at_once, compact_every_seconds=None) as again:
+        assert again.stats()["notes"] == []
+        assert again.verify().ok
+        assert len(again) == 21
+    left = [file.name for file in (at_once / "journal").glob("*.cdb")]
+    assert len(names) - len(left) == 3
 
 
 def test_an_opening_makes_that_manifest_up(store: Path) -> None:
