@@ -39,7 +39,7 @@ from octavo.files.errors import Corruption, room_for, storage_errors, usable
 from octavo.files.journal.journal_names import LOG, SEALED
 from octavo.manifest import change_log, consumers, update_mark
 from octavo.manifest.change_log import ChangeLog
-from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
+from octavo.manifest.journal_manifest import GIVEN_BACK, JournalEntry, JournalManifest
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.log_file import id_of
 from octavo.manifest.update_mark import UPDATING
@@ -152,7 +152,10 @@ def _filled(
     finally:
         bookie.ended.append(number)  # for where a Ctrl-C comes before the next is done
         bookie.release(number)
-    journal = state.manifest.up_to(state.sqn, entries, state.sqn + 1)
+    ceiling = state.sqn + 1
+    if max(last or 0, kept.persisted_sqn) < state.sqn:
+        ceiling += GIVEN_BACK  # or an opening would miss what no record was given
+    journal = state.manifest.up_to(state.sqn, entries, ceiling)
     after = after._replace(sqn=state.sqn)
     shared = state.manifest.horizon if before is None else before.sqn
     identities.write(disk, target, replace(running.identity, backup=before or after))

@@ -30,6 +30,7 @@ from octavo.files.handover import staged_files, staging
 from octavo.files.handover.staged_writer import StagedWriter
 from octavo.files.journal import cdb, journal_rows
 from octavo.files.ledger import merge
+from octavo.manifest.journal_manifest import JournalManifest
 
 SEED = int(os.environ.get("OCTAVO_SEED", "20261121"))
 
@@ -552,6 +553,38 @@ def test_a_commit_that_finds_no_room_for_its_change_leaves_nothing_linked(
     assert not [name for name in made if name.endswith((".cdb", ".sst"))]
     assert not ingest(store._running, "j", ["0-0"]).repeated
     assert list(store.items()) == [(b"a", b"1"), (b"b", b"2")]
+
+
+def test_sqns_of_a_commit_that_found_no_room_are_missed_in_no_copy(
+    store: octavo.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No record was given them."""
+    store.put(b"a", b"1")
+    staged(store.path, "j", "0-0", [(b"b", b"2"), (b"c", b"3")])
+    plain, inker = store._inker.commit, store._inker
+
+    def full(manifest: JournalManifest) -> None:
+        if manifest.commits:
+            raise octavo.StorageFull("no room for a change of the manifest")
+        plain(manifest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(inker, "commit", full)
+        with pytest.raises(octavo.StorageFull):
+            ingest(store._running, "j", ["0-0"])
+    assert store.last_sqn == 3
+    store.backup(tmp_path / "backup")
+    store.close()
+    octavo.restore(store.path, tmp_path / "restored")
+    octavo.restore(tmp_path / "backup", tmp_path / "both")
+    for copy in ("backup", "restored", "both"):
+        assert octavo.repair(tmp_path / copy).ok
+        with octavo.open(tmp_path / copy, read_only=True) as reads:
+            assert reads.verify().ok
+        with opened(tmp_path / copy) as again:
+            assert not again.stats()["notes"]
+            assert dict(again.items()) == {b"a": b"1"}
+            assert again.put(b"b", b"4") > 3
 
 
 def test_a_commit_that_breaks_a_roll_off_says_that_no_write_follows(
