@@ -153,7 +153,7 @@ def _filled(
         bookie.ended.append(number)  # for where a Ctrl-C comes before the next is done
         bookie.release(number)
     ceiling = state.sqn + 1
-    if max(last or 0, kept.persisted_sqn) < state.sqn:
+    if (kept.persisted_sqn if last is None else last) < state.sqn:
         ceiling += GIVEN_BACK  # or an opening would miss what no record was given
     journal = state.manifest.up_to(state.sqn, entries, ceiling)
     after = after._replace(sqn=state.sqn)

@@ -186,7 +186,7 @@ def _made(source: _Source, target: str, upto: int, copy: bool) -> Linked:
     names = [entry.name for entry in ledger.entries]
     bring(disk, f"{backup}/ledger", f"{target}/ledger", names, done, copy=copy)
     ceiling = max(source.journal.ceiling, source.newest + 1)
-    if max([ledger.persisted_sqn, *(entry.last_sqn for entry in entries)]) < source.newest:
+    if max([entry.last_sqn for entry in entries] or [ledger.persisted_sqn]) < source.newest:
         ceiling += GIVEN_BACK  # or an opening would miss what is left out, or no record was given
     journal = source.journal.up_to(upto, entries, ceiling)
     epoch = adoption.youngest(disk, f"{target}/journal", [entry.name for entry in entries]) + 1
