@@ -19,7 +19,9 @@ def frame(
         with unbroken, loading:
             from octavo.pipeline.source import DefaultSource
     except ImportError as wrong:
-        raise Misuse(f"Spark is missing ({wrong}): pip install 'octavo[spark]'") from wrong
+        raise Misuse(
+            f"Spark is missing, or older than 4.2 ({wrong}): pip install 'octavo[spark]'"
+        ) from wrong
     if isinstance(columns, str):
         raise Misuse(f"columns={columns!r:.80}: allowed is a list of names")
     for name, given in options.items():

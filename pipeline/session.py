@@ -39,9 +39,12 @@ def spark_session(master: str, tell: Callable[[str], None]) -> Iterator[Any]:
     """
     try:
         import pyspark
+        import pyspark.sql.streaming.datasource  # which is there from 4.2 on
         from pyspark.sql import SparkSession
     except ImportError as wrong:
-        raise Misuse(f"Spark is missing ({wrong}): pip install 'octavo[spark]'") from None
+        raise Misuse(
+            f"Spark is missing, or older than 4.2 ({wrong}): pip install 'octavo[spark]'"
+        ) from None
     active = SparkSession.getActiveSession()
     if active is not None:
         yield active

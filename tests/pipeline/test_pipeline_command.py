@@ -114,6 +114,13 @@ def test_the_command_starts_a_spark_of_its_own_also_where_spark_connect_is_the_d
     assert ran.returncode == 0
 
 
+def test_an_older_spark_is_told_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark.sql.streaming.datasource", None)
+    told = r"older than 4\.2 .*pip install 'octavo\[spark\]'"
+    with pytest.raises(Misuse, match=told), session.spark_session("nonsense", print):
+        pass
+
+
 def test_a_csv_row_without_a_key_is_left_out(spark: Any, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     with path.open("w", newline="") as file:
