@@ -37,7 +37,7 @@ from octavo.manifest.store_identity import FORMAT_VERSION, IDENTITY
 from octavo.published import PublishedSnapshot, published_of
 from octavo.registry import at_end, end_with_process
 from octavo.snapshot import Snapshot, SnapshotBucket
-from octavo.stats import consumers_of, levels_of
+from octavo.stats import consumers_of, levels_of, records_above
 from octavo.type_parameters import Out, Told
 
 if TYPE_CHECKING:
@@ -220,6 +220,7 @@ class ReadOnlyStore(_Unpublished):
         levels = levels_of(self._shared.view.ledger)
         entries = self._found.journal.entries
         sealed = [entry for entry in entries if not entry.name.endswith(LOG)]
+        younger = [(entry.last_sqn, entry.count) for entry in entries if entry.name.endswith(LOG)]
         return {
             "path": self._path,
             "id": self._identity.id,
@@ -239,7 +240,10 @@ class ReadOnlyStore(_Unpublished):
                 "levels": levels,
             },
             "consumers": consumers_of(
-                self._consumers(), [(entry.last_sqn, entry.count) for entry in entries], sealed
+                self._consumers(),
+                sealed,
+                younger,
+                partial(records_above, self._disk, self._found.path, []),
             ),
             "notes": self._notes(),
         }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from typing import cast
 
 from octavo.actors.bookie import Bookie
@@ -19,7 +20,9 @@ from octavo.actors.penciller import Penciller
 from octavo.actors.worker import WorkerDied
 from octavo.files.door.disk import Disk
 from octavo.files.errors import AskTimeout, Busy, Closed, Corruption, StorageFull
+from octavo.files.journal import cdb
 from octavo.files.journal.record import FRAME_BYTES
+from octavo.files.journal.sparse_offsets import count_from
 from octavo.files.lifecycle import State
 from octavo.manifest.consumers import Progress
 from octavo.manifest.journal_manifest import JournalEntry
@@ -45,7 +48,7 @@ from octavo.stats_types import (
 
 
 def stats(running: Running) -> Stats:
-    """Everything that the store knows of itself. O(files); no file is read."""
+    """Everything that the store knows of itself. O(files), of which ``consumers_of`` may read."""
     bookie, inker = running.bookie.actor, running.inker.actor
     penciller, clerk = running.penciller.actor, running.inker_clerk.actor
     measures = inker.measures
@@ -54,8 +57,7 @@ def stats(running: Running) -> Stats:
     levels = levels_of(view.ledger)
     pending = _pending(running.disk, penciller, clerk)
     ledger_pending = len(penciller.delete_pending)
-    journal = _journal(inker, clerk)
-    counts = [(file["last_sqn"], file["records"]) for file in journal["file_list"]]
+    journal, consumers = _journal_and_consumers(running)
     return {
         "path": running.path,
         "id": running.identity.id,
@@ -100,7 +102,7 @@ def stats(running: Running) -> Stats:
         },
         "snapshots": len(running.register),
         "live_snapshots": _snapshots(running, pending),
-        "consumers": consumers_of(clerk.consumers.all(), counts, inker.manifest.entries),
+        "consumers": consumers,
         "writes": _writes(running),
         "latencies": _latencies(measures),
         "jobs": _jobs(measures),
@@ -129,7 +131,22 @@ def score(running: Running) -> bool:
 # ---------------------------------------------------------------- files
 
 
-def _journal(inker: Inker, clerk: InkerClerk) -> JournalStats:
+def _journal_and_consumers(running: Running) -> tuple[JournalStats, list[ConsumerStats]]:
+    inker, clerk = running.inker.actor, running.inker_clerk.actor
+    while True:
+        journal, entries = _journal(inker, clerk)
+        younger = [
+            (file["last_sqn"], file["records"]) for file in journal["file_list"][len(entries) :]
+        ]
+        unread: list[JournalEntry] = []
+        above = partial(records_above, inker.disk, inker.directory, unread)
+        consumers = consumers_of(clerk.consumers.all(), entries, younger, above)
+        if not unread or inker.manifest.entries is entries:
+            return journal, consumers
+        # A file was compacted away meanwhile: what took its place is looked at instead.
+
+
+def _journal(inker: Inker, clerk: InkerClerk) -> tuple[JournalStats, tuple[JournalEntry, ...]]:
     # In the order in which a file goes from one to the next: so each is found in one at least.
     active = inker.active
     waiting = list(inker.unsealed)
@@ -142,7 +159,7 @@ def _journal(inker: Inker, clerk: InkerClerk) -> JournalStats:
     waiting = [file for file in waiting if file.base > known and file is not active]
     younger = waiting if active is None or active.base <= known else [*waiting, active]
     files += [_unsealed(clerk, file) for file in younger]
-    return {
+    told: JournalStats = {
         "files": len(files),
         "sealed_files": len(entries),
         "sealed_bytes": sum(entry.bytes for entry in entries),
@@ -152,6 +169,7 @@ def _journal(inker: Inker, clerk: InkerClerk) -> JournalStats:
         "records": sum(file["records"] for file in files),
         "file_list": files,
     }
+    return told, entries
 
 
 def _unsealed(clerk: InkerClerk, file: JournalFile) -> JournalFileStats:
@@ -239,25 +257,50 @@ def _snapshots(running: Running, pending: list[tuple[int, int]]) -> list[Snapsho
 
 def consumers_of(
     known: Mapping[str, Progress],
-    files: Sequence[tuple[int, int]],
     sealed: Sequence[JournalEntry],
+    younger: Sequence[tuple[int, int]],
+    above: Callable[[JournalEntry, int], int],
 ) -> list[ConsumerStats]:
-    """Where the consumers of the change feed are, and what they hold. ``files``: last sqn and
-    records of each of the journal's; sqns that were skipped after a kill are in none. O(consumers
-    x files)."""
-    by_position = sorted(known.items(), key=lambda each: each[1].position)
-    return [
-        {
-            "name": name,
-            "position": at.position,
-            "behind": sum(
-                min(records, last - at.position) for last, records in files if last > at.position
-            ),
-            "moved_ms": at.moved_ms,
-            "holds_bytes": sum(entry.bytes for entry in sealed if entry.last_sqn > at.position),
-        }
-        for name, at in by_position
-    ]
+    """Where the consumers of the change feed are, and what they hold. ``younger``: last sqn and
+    records of each file that is not sealed. ``above``: records of a file above an sqn that it
+    covers; asked once a consumer at most, where the file has fewer records than sqns.
+    O(consumers x files)."""
+    out: list[ConsumerStats] = []
+    for name, at in sorted(known.items(), key=lambda each: each[1].position):
+        position = at.position
+        held = [entry for entry in sealed if entry.last_sqn > position]
+        behind = sum(entry.count for entry in held)
+        behind += sum(min(count, last - position) for last, count in younger if last > position)
+        if held and held[0].base_sqn <= position:
+            first = held[0]
+            gaps = first.count <= first.last_sqn - first.base_sqn
+            left = above(first, position) if gaps else first.last_sqn - position
+            behind += left - first.count
+        out.append(
+            {
+                "name": name,
+                "position": position,
+                "behind": behind,
+                "moved_ms": at.moved_ms,
+                "holds_bytes": sum(entry.bytes for entry in held),
+            }
+        )
+    return out
+
+
+def records_above(
+    disk: Disk, directory: str, unread: list[JournalEntry], entry: JournalEntry, sqn: int
+) -> int:
+    """Records of a sealed file above ``sqn``, which it covers: numbers that were skipped after a
+    kill, or dropped, have none. A file that cannot be read is added to ``unread``: as many as it
+    may have. One map of the file, and a pass over its offsets."""
+    path = f"{directory}/{entry.name}"
+    try:
+        _, offsets = cdb.sealed_offsets(disk.map(path), path)
+    except (OSError, Corruption):
+        unread.append(entry)
+        return min(entry.count, entry.last_sqn - sqn)
+    return count_from(offsets, sqn + 1 - entry.base_sqn)
 
 
 # ---------------------------------------------------------------- work done

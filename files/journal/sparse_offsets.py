@@ -88,6 +88,14 @@ def numbers_of(offsets: Sequence[int], low: int, high: int) -> Iterator[int]:
             yield number
 
 
+def count_from(offsets: Sequence[int], low: int) -> int:
+    """How many numbers from ``low`` on have a record, in a table of either kind."""
+    if isinstance(offsets, SparseOffsets):
+        return len(offsets.numbers) - bisect_left(offsets.numbers, low)
+    numbers, _ = columns_of(offsets)
+    return len(numbers) - int(np.searchsorted(numbers, low))
+
+
 def stretch(offsets: Sequence[int], low: int, high: int, room: int) -> tuple[int, int]:
     """(last number, records) of the longest stretch of the numbers [low, high] that begins at
     ``low`` and has at most ``room`` records; in a plain table every number counts as one."""

@@ -16,7 +16,14 @@ from octavo.files.door.disk import RealDisk
 from octavo.files.errors import Corruption
 from octavo.files.journal import cdb, record
 from octavo.files.journal.journal_writer import SealedWriter
-from octavo.files.journal.sparse_offsets import SparseOffsets, cut, numbers_of, plain, stretch
+from octavo.files.journal.sparse_offsets import (
+    SparseOffsets,
+    count_from,
+    cut,
+    numbers_of,
+    plain,
+    stretch,
+)
 
 SEED = 20261121
 
@@ -44,6 +51,8 @@ def test_a_sparse_table_is_a_sequence_like_the_plain_one(count: int, records: in
         assert sparse[low:high] == array("I", table[low:high])
         dense = array("I", table)
         assert list(numbers_of(sparse, low, high)) == list(numbers_of(dense, low, high))
+        behind = sum(1 for _ in numbers_of(dense, low, count))
+        assert count_from(sparse, low) == count_from(dense, low) == behind
 
 
 def test_a_stretch_of_a_sparse_table_has_as_many_records_as_asked_for() -> None:
