@@ -13,7 +13,8 @@ from functools import partial
 from typing import Any
 
 import pytest
-from combined_more import BACKUPS, MORE, refused, remove
+from combined_kept import KEPT, Brief, named_as_before, remove
+from combined_more import BACKUPS, MORE, refused
 from event_log import NO_ENTRIES, Entries, Event, EventLog, State, Where, in_bucket, live, rank
 from every_read import KINDS, EveryRead, shape, slowly
 from one_thread import HeldPool, forget, one_thread, opened
@@ -71,12 +72,15 @@ class CombinedMachine:
         self.snapshots: list[tuple[octavo.Snapshot, State, int]] = []
         self.published: list[tuple[str, Published]] = []
         self.pins: list[tuple[Any, State, int]] = []
+        self.brief: list[Brief] = []
+        self.named: dict[str, tuple[octavo.PublishedSnapshot, State, int]] = {}
         self.scans: list[Iterator[None]] = []
         self.consumers: dict[str, int] = {}
         self.committed: list[tuple[str, list[str], dict[str, Any], int, int]] = []
         """Job, attempts, its stream and batch, first and last sqn."""
         self.backups: dict[str, EventLog] = {}
         self.keys = rng.choice((4, 40, 300))
+        self.large = rng.choice((0.001, 0.001, 0.02))
         self.odd = rng.random() * rng.choice((0, 0.2, 1))
         self.kinds = rng.choice((("standard",), KINDS_OF_OBJECTS))
         self.strategies = self.choose_strategies()
@@ -171,6 +175,9 @@ class CombinedMachine:
     def leave(self) -> None:
         """What hangs on the open store ends."""
         self.scans.clear()
+        for brief in self.brief:
+            brief.snapshot.close()
+        self.brief.clear()
         for snapshot, _, _ in self.snapshots:
             snapshot.close()
         for pin, _, _ in self.pins:
@@ -219,12 +226,14 @@ class CombinedMachine:
         for made in (*self.snapshots, *self.pins):
             made[0]._shared._closed = True
         self.scans.clear()
+        self.brief.clear()
         self.snapshots.clear()
         self.pins.clear()
         forget(self.store)
         self.pool.work.clear()
         self.disk = disk
         self.open()
+        named_as_before(self)
         self.check(self.store).everything()
 
     # ------------------------------------------------------------ choosing
@@ -242,7 +251,7 @@ class CombinedMachine:
         rng = self.rng
         self.number += 1
         size = rng.choice((0, 0, 1, 5, 30, 200, 255, 256, 257, 2047, 2048, 2049, 4096))
-        if rng.random() < 0.002:
+        if rng.random() < self.large:
             size = (1 << 20) + rng.randrange(-9, 9)
         half = rng.choice((0, size // 2, size))
         return (b"%d:" % self.number + rng.randbytes(half))[:size] + bytes(size - half)
@@ -480,9 +489,6 @@ class CombinedMachine:
 
     def let_time_pass(self) -> None:
         self.now += self.rng.choice((50, 1000, 3_700_000))
-        for pin in self.pins:  # their leases are of an hour, which only reads renew
-            pin[0].close()
-        self.pins.clear()
 
     def compact(self) -> None:
         self.store.compact()
@@ -595,8 +601,15 @@ class CombinedMachine:
         self.log.told(made.changes(horizon), horizon, horizon)
 
     def read_pins(self) -> None:
-        for made, state, now in self.pins:
-            EveryRead(made, state, now, self.rng, self.kinds).some(4)
+        for pin in self.pins[:]:
+            made, state, now = pin
+            ends = made._found.expires_at  # leases of an hour, which only reads renew
+            try:
+                EveryRead(made, state, now, self.rng, self.kinds).some(4)
+            except octavo.SnapshotExpired:
+                assert self.now >= ends, "a lease ended before its time"
+                made.close()
+                self.pins.remove(pin)
 
     def publish(self) -> None:
         """For tasks of Spark, which read it and what changed between two."""
@@ -738,6 +751,7 @@ class CombinedMachine:
         """What the store that was had, and the one in its place has not."""
         self.consumers.clear()
         self.published.clear()
+        self.named.clear()
         self.committed = [each for each in self.committed if each[-1] <= self.log.highest]
 
 
@@ -777,5 +791,5 @@ RULES: tuple[tuple[Callable[[CombinedMachine], None], float], ...] = (
     (CombinedMachine.write_to_backup, 0.3), (CombinedMachine.promote, 0.2),
     (CombinedMachine.reopen, 1), (CombinedMachine.lose_the_ledger, 0.6),
     (CombinedMachine.kill, 1), (CombinedMachine.cut_the_power, 0.5),
-    (CombinedMachine.work_on_it_closed, 0.6), (CombinedMachine.put_together, 3), *MORE,
+    (CombinedMachine.work_on_it_closed, 0.6), (CombinedMachine.put_together, 3), *MORE, *KEPT,
 )  # fmt: skip

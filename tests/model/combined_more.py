@@ -4,14 +4,13 @@ and stores that go on where others ended."""
 from __future__ import annotations
 
 import json
-import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from combined_kept import named_as_before, remove
 from event_log import Where, in_bucket, live
 from one_thread import forget
-from simdisk import SimDisk
 
 import octavo
 from octavo.actors.compacting import scheduled
@@ -74,6 +73,32 @@ def as_a_dict(machine: CombinedMachine) -> None:
     assert machine.log.highest >= before
 
 
+def out_of_itself(machine: CombinedMachine) -> None:
+    """What a scan gives goes into the bucket that it is of, or another one; or is deleted."""
+    rng, store = machine.rng, machine.store
+    reads = machine.check(store)
+    kind, name, source, rows = reads.chosen()
+    given, rows = reads.bounds(kind, name, rows)
+    if rng.random() < 0.5:
+        given["reverse"], rows = True, rows[::-1]
+    if rng.random() < 0.4:
+        deleted = [machine.event((kind, name, key), None) for key, _ in rows]
+        last = source.delete_many(source.keys(**given))
+        machine.wrote(last or store.last_sqn, *deleted)
+        return
+    _, into, _ = machine.where() if rng.random() < 0.5 else (kind, name, b"")
+    target = store.bucket(into, tag=kind)
+    events = [machine.event((kind, into, key), event.value) for key, event in rows]
+    if rng.random() < 0.6:
+        last = target.put_many(source.items(**given))
+        machine.wrote(last or store.last_sqn, *events)
+        return
+    with store.batch() as batch:
+        for key, value in source.items(**given):
+            batch.put(into, key, value, tag=kind)
+    machine.wrote(batch.last_sqn or store.last_sqn, *events, batch=True)
+
+
 def commit_again(machine: CombinedMachine) -> None:
     """What was taken in before changes nothing, whatever became of the store meanwhile."""
     if not machine.committed:
@@ -110,6 +135,7 @@ def repair_it_closed(machine: CombinedMachine) -> None:
     assert done.ok, (done.verified.problems, done.files)
     assert not done.files.rewritten, done.files
     machine.open()
+    named_as_before(machine)
     machine.check(machine.store).everything()
 
 
@@ -151,23 +177,6 @@ def refused(machine: CombinedMachine) -> None:
             machine.read_backup(path)
         remove(machine.disk, path)
     machine.backups.clear()
-
-
-def remove(disk: SimDisk, path: str) -> None:
-    """A directory, with all that is in it, for good: no power cut brings it back."""
-    _remove(disk, path)
-    disk.sync_dir(os.path.dirname(path))
-
-
-def _remove(disk: SimDisk, path: str) -> None:
-    try:
-        names = disk.listdir(path)
-    except NotADirectoryError:
-        disk.unlink(path)
-        return
-    for name in names:
-        _remove(disk, f"{path}/{name}")
-    disk.rmdir(path)
 
 
 def stats(machine: CombinedMachine) -> None:
@@ -228,6 +237,11 @@ def read_beside(machine: CombinedMachine) -> None:
     if not machine.pins:
         return
     made, state, now = machine.rng.choice(machine.pins)
+    if machine.now >= made._found.expires_at:
+        for read in (made.verify, made.stats, made.consumers):
+            with pytest.raises(octavo.SnapshotExpired):
+                read()
+        return
     assert made.verify().ok
     if made is machine.pins[-1][0] and made._disk is machine.disk and made.path == machine.path:
         assert made.consumers() == machine.consumers
@@ -240,6 +254,7 @@ def read_beside(machine: CombinedMachine) -> None:
 
 
 MORE: tuple[tuple[Any, float], ...] = (
-    (as_a_dict, 6), (commit_again, 1), (compact_unasked, 2), (repair_it_closed, 0.5),
-    (go_on_elsewhere, 0.5), (stats, 2), (not_done, 1), (consume_from, 1), (read_beside, 1),
+    (as_a_dict, 6), (out_of_itself, 2), (commit_again, 1), (compact_unasked, 2),
+    (repair_it_closed, 0.5), (go_on_elsewhere, 0.5), (stats, 2),
+    (not_done, 1), (consume_from, 1), (read_beside, 1),
 )  # fmt: skip

@@ -58,6 +58,7 @@ class Machine:
         """By sqn: what became of a key."""
         self.backed_up: dict[int, tuple[Where, Held | None]] = {}
         self.reader: tuple[octavo.ReadOnlyStore, dict[Where, Held]] | None = None
+        self.of_backup: tuple[octavo.ReadOnlyStore, dict[Where, Held]] | None = None
         self.done: dict[str, int] = {}
 
     def run(self, steps: int) -> None:
@@ -207,6 +208,9 @@ class Machine:
         if self.reader is not None:
             self.reader[0].close()
             self.reader = None
+        if self.of_backup is not None:
+            self.of_backup[0].close()
+            self.of_backup = None
 
     def end(self) -> None:
         self.let_go()
@@ -263,6 +267,22 @@ class Machine:
         self.check(reader, before, 0)
         reader.close()
         self.check(self.reader[0], lasting, 0)
+
+    def beside_the_backup(self) -> None:
+        """Another process reads it, which its store brings up to date, or others open, meanwhile;
+        by the wall clock, as above."""
+        if self.backup is None:
+            return
+        lasting = {where: held for where, held in self.backup.items() if held[2] is None}
+        if self.of_backup is None:
+            reader = octavo.open(self.home / "b", read_only=True)
+        else:
+            before, seen = self.of_backup
+            self.check(before, seen, 0)
+            reader = before.newest()
+            before.close()
+        self.of_backup = reader, lasting
+        self.check(reader, lasting, 0)
 
     def publish(self) -> None:
         with self.store.snapshot() as snapshot:
@@ -386,6 +406,6 @@ STEPS: tuple[Callable[[Machine], None], ...] = (
     Machine.batch, Machine.one, Machine.later, Machine.snapshot, Machine.look_back, Machine.trim,
     Machine.flush, Machine.roll, Machine.end, Machine.back_up, Machine.restore, Machine.beside,
     Machine.verify, Machine.scan, Machine.go_on, Machine.repair, Machine.promote, Machine.follow,
-    Machine.earlier, Machine.publish, Machine.consume,
+    Machine.earlier, Machine.publish, Machine.consume, Machine.beside_the_backup,
 )  # fmt: skip
-WEIGHTS = (45, 15, 5, 5, 4, 4, 3, 3, 4, 3, 2, 3, 3, 8, 8, 2, 1, 3, 2, 2, 3)
+WEIGHTS = (45, 15, 5, 5, 4, 4, 3, 3, 4, 3, 2, 3, 3, 8, 8, 2, 1, 3, 2, 2, 3, 3)
