@@ -656,6 +656,7 @@ def test_one_that_another_thread_closes_in_the_midst_of_a_read_says_so(
     read: Callable[[octavo.ReadOnlyStore], object],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    settle(store)  # or there may be no sealed file yet
     reader = octavo.open(store.path, read_only=True)
     plain = getattr(RealDisk, call)
 
