@@ -31,6 +31,14 @@ def moment_of(ms: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=ms)
 
 
+def utc(ms: int) -> str:
+    """It as the command line and ``timestampAsOf`` take it; beyond those years as ms."""
+    try:
+        return moment_of(ms).isoformat(timespec="milliseconds")
+    except OverflowError:
+        return f"{ms} ms"
+
+
 def in_ns(clock_ms: Callable[[], int]) -> Callable[[], int]:
     """The same clock in nanoseconds, for who asks it with every put: the system's then costs no
     call of Python's.

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk
 from octavo.files.errors import Corruption
-from octavo.files.journal import cdb
+from octavo.files.journal import cdb, journal_names
 from octavo.files.messages import messages_of
 from octavo.manifest import loaded_files, recovery, update_mark
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
@@ -104,7 +104,7 @@ def _trimmed(disk: Disk, directory: str, found: Adopted, persisted_sqn: int) -> 
     """With the horizon that the files tell of: what was trimmed began below the oldest of them.
     Up to there an earlier state lists files that went since."""
     names = set(disk.listdir(directory))
-    known = [who for name in names if (who := recovery.identity(name))]
+    known = [who for name in names if (who := journal_names.identity(name))]
     gone = min(known)[0] - 1 if known else 0
     horizon = min(gone, persisted_sqn) if persisted_sqn else gone
     went = [
@@ -126,7 +126,7 @@ def _adopted(
     names = set(disk.listdir(directory))
     for name in sorted(names):
         stem = name.removesuffix(TEMPORARY_SUFFIX)
-        if stem != name and (stem == UPDATING or recovery.identity(stem)):
+        if stem != name and (stem == UPDATING or journal_names.identity(stem)):
             disk.unlink(f"{directory}/{name}")  # of a mark or a compaction that was cut short
     known = {entry.name for entry in manifest.entries}
     if not known <= names:
@@ -145,7 +145,7 @@ def _adopted(
     if not damaged and known <= names and (manifest.entries or manifest.ceiling > 1):
         loaded_files.remove_uncommitted(disk, directory, names - known)
         names = set(disk.listdir(directory))
-    others = [name for name in sorted(names - known) if name.endswith(recovery.SEALED)]
+    others = [name for name in sorted(names - known) if name.endswith(journal_names.SEALED)]
     doubtful = damaged or _is_lost(manifest) or not known <= names
     if not doubtful:
         doubtful = any(of_newer(disk, directory, name, manifest, trimmed) for name in others)
@@ -170,7 +170,7 @@ def _sealed_again(disk: Disk, directory: str, missing: set[str], names: set[str]
     """A file whose name from before it was sealed came back gets the other one again: the disk
     did not keep it, though it was asked to."""
     for name in sorted(missing):
-        earlier = name.removesuffix(recovery.SEALED) + recovery.LOG
+        earlier = name.removesuffix(journal_names.SEALED) + journal_names.LOG
         if earlier in names and _read(disk, directory, earlier, thorough=False) is not None:
             log.warning("%s/%s was found under its earlier name", directory, name)
             disk.rename(f"{directory}/{earlier}", f"{directory}/{name}")
@@ -190,7 +190,7 @@ def of_newer(
 ) -> bool:
     """Whether a compaction made this sealed file, which the manifest does not list, of files of
     which it does not list all either: it made it for a newer one."""
-    who = recovery.identity(name)
+    who = journal_names.identity(name)
     if who is None or who[0] <= trimmed:
         return False
     found = _read(disk, directory, name, thorough=False)
@@ -226,7 +226,7 @@ def refuse_older(
     """As ``refuse_earlier``, where the end of the newest log is missing, as these files tell that
     are in ``directory``, by its name ``listed``. Not of a manifest that was read before the names
     were, unless it is the same since: compaction may have made one of files that came meanwhile."""
-    sealed = (name for name in names if name.endswith(recovery.SEALED))
+    sealed = (name for name in names if name.endswith(journal_names.SEALED))
     if any(of_newer(disk, directory, name, manifest) for name in sealed):
         raise _earlier(listed, "the end of its log")
 
@@ -241,7 +241,7 @@ def _earlier(directory: str, what: str) -> Corruption:
 
 def _epoch(disk: Disk, directory: str, name: str) -> int:
     """The epoch in which a journal file was made; 0: it is none, or of none that can be."""
-    if recovery.identity(name) is None:
+    if journal_names.identity(name) is None:
         return 0
     try:
         epoch = cdb.read_header(_head(disk, f"{directory}/{name}"), name).epoch
@@ -256,9 +256,9 @@ def _head(disk: Disk, path: str) -> bytes:
     try:
         return disk.pread(path, cdb.RECORDS_AT, 0)
     except FileNotFoundError:
-        if not path.endswith(recovery.LOG):
+        if not path.endswith(journal_names.LOG):
             raise
-        return disk.pread(recovery.when_sealed(path), cdb.RECORDS_AT, 0)
+        return disk.pread(journal_names.when_sealed(path), cdb.RECORDS_AT, 0)
 
 
 def may_belong(
@@ -293,7 +293,7 @@ def left_over(
     """Whether a sealed file that the manifest does not list, though it is whole and all that it
     lists are there, is no part of the journal: it is of a commit that was cut short, or the
     manifest has its sqns, or had them trimmed."""
-    who = recovery.identity(name)
+    who = journal_names.identity(name)
     return who is not None and (
         manifest.find(who[0]) is not None
         or (trims and who[0] <= manifest.horizon)
@@ -390,7 +390,7 @@ def _by_itself(base_sqn: int, last_sqn: int) -> cdb.Origin:
 def _read(disk: Disk, directory: str, name: str, *, thorough: bool) -> _Sealed | None:
     """A sealed file of ours; None: it is not, or cannot be told. ``thorough``: one that is
     damaged at its end is read record by record."""
-    who = recovery.identity(name)
+    who = journal_names.identity(name)
     if who is None:
         return None
     path = f"{directory}/{name}"

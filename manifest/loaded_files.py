@@ -6,9 +6,8 @@ from contextlib import suppress
 
 from octavo.files.door.disk import Disk
 from octavo.files.errors import Corruption
-from octavo.files.journal import cdb
+from octavo.files.journal import cdb, journal_names
 from octavo.files.messages import messages_of
-from octavo.manifest import recovery
 from octavo.manifest.journal_manifest import JournalManifest
 
 log = messages_of("octavo.recovery")
@@ -17,8 +16,8 @@ log = messages_of("octavo.recovery")
 def made_elsewhere(disk: Disk, directory: str, name: str) -> bool:
     """Sealed files with the base 0 were made elsewhere, and are part of the journal only if the
     manifest says so."""
-    who = recovery.identity(name)
-    if who is None or not name.endswith(recovery.SEALED):
+    who = journal_names.identity(name)
+    if who is None or not name.endswith(journal_names.SEALED):
         return False
     try:
         header = cdb.read_header(disk.pread(f"{directory}/{name}", cdb.RECORDS_AT, 0), name)
@@ -41,7 +40,7 @@ def lacked(
     return [
         name
         for name in sorted(unlisted)
-        if (who := recovery.identity(name)) is not None
+        if (who := journal_names.identity(name)) is not None
         and who[0] in loaded
         and manifest.find(who[0]) is None
         and made_elsewhere(disk, directory, name)

@@ -18,7 +18,8 @@ from xxhash import xxh3_64_intdigest as xxh3
 from octavo.files.door.disk import Disk
 from octavo.files.errors import Busy, Corruption, Misuse, OctavoError
 from octavo.files.jobs import ledger_files
-from octavo.files.journal import cdb, record
+from octavo.files.journal import cdb, journal_names, record
+from octavo.files.journal.journal_names import LOG, SEALED, when_sealed
 from octavo.files.journal.sparse_offsets import cut
 from octavo.files.ledger import ledger_key
 from octavo.files.messages import messages_of
@@ -36,7 +37,6 @@ from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
 from octavo.manifest.published import Counted, Published
-from octavo.manifest.recovery import LOG, SEALED, when_sealed
 from octavo.manifest.same_store import Folders
 from octavo.manifest.snapshot_draft import SIDE, Draft
 
@@ -191,7 +191,7 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str],
             adoption.refuse_older(disk, draft.path, tails, before.journal, draft.journal)
             _refuse_earlier_ledger(store, before)
             draft.drop_others(names | begun)
-            bases = [who[0] for who in map(recovery.identity, tails) if who is not None]
+            bases = [who[0] for who in map(journal_names.identity, tails) if who is not None]
             return before, sorted(begun), max(bases, default=0)
     raise Busy(f"{store} changed {ATTEMPTS} times while it was being pinned; try again")
 
@@ -218,11 +218,11 @@ def _missing(disk: Disk, store: str, what: FileNotFoundError) -> OctavoError:
 def _missed(tails: list[str], again: list[str]) -> bool:
     """Whether the second listing tells of a file that the first one should have had. One that was
     begun since is younger than all of that, and not sealed."""
-    seen = set(filter(None, map(recovery.identity, tails)))
+    seen = set(filter(None, map(journal_names.identity, tails)))
     newest = max(seen, default=(0, 0))
     return any(
         who is not None and who not in seen and (name.endswith(SEALED) or who < newest)
-        for name, who in zip(again, map(recovery.identity, again), strict=True)
+        for name, who in zip(again, map(journal_names.identity, again), strict=True)
     )
 
 
@@ -257,7 +257,7 @@ def _tails(disk: Disk, directory: str, found: Manifests) -> list[str]:
     for name in sorted(
         adoption.may_belong(disk, directory, there, manifest, found.journal_epoch, loaded)
     ):
-        who = recovery.identity(name)
+        who = journal_names.identity(name)
         if who is None or who[0] <= last:
             continue
         if name.endswith(LOG) and when_sealed(name) in there:

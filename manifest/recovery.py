@@ -13,16 +13,11 @@ from octavo.files.door.disk import Disk
 from octavo.files.door.unreadable import refuse_unreadable
 from octavo.files.errors import Corruption
 from octavo.files.journal import cdb, record
-from octavo.files.journal.journal_names import LOG, SEALED, identity, scratch_name, when_sealed
+from octavo.files.journal.journal_names import LOG, SEALED, identity, when_sealed
 from octavo.files.journal.runs import Run
 from octavo.files.journal.sparse_offsets import SPARSE_BELOW, SparseOffsets
 from octavo.files.kernels.arrays import np
 from octavo.manifest.journal_manifest import JournalManifest
-
-__all__ = [
-    "HIGHEST", "LOG", "SEALED", "Found", "Tail", "find_tails", "identity", "rebuilt_offsets",
-    "scratch_name", "steadily", "when_sealed", "whole_records",
-]  # fmt: skip
 
 HIGHEST = (1 << 32) - 2
 """Of a record in a file: what a damaged or forged one says beyond that is not believed."""

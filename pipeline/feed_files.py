@@ -18,7 +18,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files.door.disk import Disk, refuse_links
 from octavo.files.errors import Busy, Corruption, HistoryCompacted, storage_error
-from octavo.files.journal import cdb, record
+from octavo.files.journal import cdb, journal_names, record
 from octavo.manifest import adoption, change_log, recovery, store_identity, unsynced, update_mark
 from octavo.manifest.journal_manifest import JournalManifest
 from octavo.pipeline.places import Places, sealed_places, whole_records
@@ -115,12 +115,12 @@ class JournalLook:
         listed = [(entry.base_sqn, entry.seed, entry.name) for entry in manifest.entries]
         files = []
         for name in unlisted:
-            who = recovery.identity(name)
+            who = journal_names.identity(name)
             if who is None or manifest.find(who[0]) is not None:
                 continue
-            if name.endswith(recovery.LOG) and recovery.when_sealed(name) in names:
+            if name.endswith(journal_names.LOG) and journal_names.when_sealed(name) in names:
                 continue
-            if name.endswith(recovery.SEALED):
+            if name.endswith(journal_names.SEALED):
                 self._settled = False  # the manifest will tell of it soon
                 path = f"{self._folder}/{name}"
                 header = cdb.read_header(self._disk.pread(path, cdb.RECORDS_AT, 0), path)
@@ -184,7 +184,7 @@ class JournalLook:
     def _grown(self, seed: int, name: str) -> Places:
         """Records of a file, whole and durable. Only what came since the last look is read. Raises
         Corruption."""
-        if name.endswith(recovery.SEALED):
+        if name.endswith(journal_names.SEALED):
             return self._sealed(name)
         path = f"{self._folder}/{name}"
         reached, places = self._places.get(name, (cdb.RECORDS_AT, Places()))
@@ -195,7 +195,7 @@ class JournalLook:
                 return places
             more, end = recovery.steadily(lambda: self._behind(path, seed, reached, length, above))
         except FileNotFoundError:  # sealed meanwhile, with the same records at the same places
-            return self._sealed(recovery.when_sealed(name))
+            return self._sealed(journal_names.when_sealed(name))
         if more:
             self._sync(path)
         places.add(more)
@@ -221,7 +221,7 @@ class JournalLook:
             try:
                 self._disk.sync_file(path)
             except FileNotFoundError:
-                self._disk.sync_file(recovery.when_sealed(path))
+                self._disk.sync_file(journal_names.when_sealed(path))
             if path not in self._named:  # its owner may never have made its name durable
                 self._disk.sync_dir(self._folder)
                 self._named.add(path)
@@ -299,10 +299,10 @@ class JournalLook:
 
     def _follows(self, name: str, seed: int, places: Places, at: int) -> int:
         """How many records of its batch come after this one."""
-        if not name.endswith(recovery.SEALED):
+        if not name.endswith(journal_names.SEALED):
             if self._places.get(name, (0, None))[1] is places:
                 return places.follows.get(at, 0)
-            name = recovery.when_sealed(name)  # since the look: its places do not tell
+            name = journal_names.when_sealed(name)  # since the look: its places do not tell
         head = self._header(name, seed, places, at)
         return 0 if head.batch is None else head.batch[1] - head.batch[0] - 1
 
@@ -339,18 +339,19 @@ def _only_went_on(names: frozenset[str], later: frozenset[str], manifest: Journa
     """Whether a listing is whole, as the next one tells, with the manifest read in between: since
     then files were sealed that it has, and others were begun behind all that there was. A file
     that it missed as that was sealed is sealed in the next one, and it had none of its names."""
-    sealed = {recovery.when_sealed(name) for name in (names - later) & _logs(names)}
+    sealed = {journal_names.when_sealed(name) for name in (names - later) & _logs(names)}
     begun = later - names - sealed
     if not (names - later <= _logs(names) and sealed <= later and begun <= _logs(later)):
         return False
-    there = [who[0] for who in map(recovery.identity, names) if who is not None]
+    there = [who[0] for who in map(journal_names.identity, names) if who is not None]
     last = max([*there, *(entry.last_sqn for entry in manifest.entries[-1:])], default=0)
-    return all(who is not None and who[0] > last for who in map(recovery.identity, begun))
+    return all(who is not None and who[0] > last for who in map(journal_names.identity, begun))
 
 
 def _logs(names: frozenset[str]) -> set[str]:
     """Journal files that are not sealed."""
-    return {n for n in names if n.endswith(recovery.LOG) and recovery.identity(n) is not None}
+    logs = {name for name in names if name.endswith(journal_names.LOG)}
+    return {name for name in logs if journal_names.identity(name) is not None}
 
 
 @contextmanager
@@ -399,7 +400,7 @@ def opened(disk: Disk, store: str, part: JournalPart, horizon: int) -> Iterator[
     Raises HistoryCompacted where compaction took some away since; Corruption.
     """
     there = f"{store}/journal/{part.name}"
-    for path in dict.fromkeys((there, recovery.when_sealed(there))):
+    for path in dict.fromkeys((there, journal_names.when_sealed(there))):
         try:
             with _reading(path):
                 buffer = disk.map(path)
@@ -410,7 +411,7 @@ def opened(disk: Disk, store: str, part: JournalPart, horizon: int) -> Iterator[
         yield from _moved(disk, store, part, horizon)
         return
     first, last = part.first - part.base, part.last - part.base
-    if path.endswith(recovery.SEALED):
+    if path.endswith(journal_names.SEALED):
         places = sealed_places(memoryview(buffer), path)
     else:
         places, _ = whole_records(

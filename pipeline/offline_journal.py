@@ -17,6 +17,7 @@ from typing import Any
 from octavo.files.door.disk import RealDisk
 from octavo.files.errors import Corruption, Misuse
 from octavo.files.jobs import compaction, key_deltas, scores
+from octavo.files.journal.journal_names import scratch_name
 from octavo.files.ledger import ledger_key
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import store_identity
@@ -25,7 +26,6 @@ from octavo.manifest.closed_store import ClosedStore, closed_store
 from octavo.manifest.consumers import Consumers
 from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
-from octavo.manifest.recovery import scratch_name
 from octavo.manifest.run_choice import MAX_RUN_SQNS, REWRITE_PERCENT
 from octavo.manifest.small_files import MANY_SMALL
 from octavo.pipeline.offline import DiskOf, Run, on_spark, store_path, told

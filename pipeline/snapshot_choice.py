@@ -5,7 +5,7 @@ from __future__ import annotations
 from octavo.files.door.disk import RealDisk
 from octavo.files.errors import READ_ONLY, Misuse, usable
 from octavo.files.ledger.ledger_key import HEAD_ONLY
-from octavo.files.wall_clock import moment_of, wall_clock_ms
+from octavo.files.wall_clock import utc, wall_clock_ms
 from octavo.manifest import pinning, published
 from octavo.manifest.published import Published
 from octavo.pipeline.read_options import ReadOptions
@@ -53,9 +53,9 @@ def chosen(options: ReadOptions) -> Published:
         and (options.timestamp_as_of is None or each.taken_at <= options.timestamp_as_of)
     ]
     if not fitting:
-        there = ", ".join(f"{each.id} (sqn {each.sqn}, {_utc(each.taken_at)})" for each in live)
+        there = ", ".join(f"{each.id} (sqn {each.sqn}, {utc(each.taken_at)})" for each in live)
         wish = wishes[given[0]]
-        asked = wish if options.timestamp_as_of is None else _utc(options.timestamp_as_of)
+        asked = wish if options.timestamp_as_of is None else utc(options.timestamp_as_of)
         raise Misuse(
             f"{given[0]}={asked}: no published snapshot is as old; there are: {there or 'none'}"
         )
@@ -78,11 +78,3 @@ def pinned(path: str, lease_ms: int) -> Published:
             f"path={path!r}: no links can be made there ({cause.strerror}), and Spark's tasks read "
             "a store by links; name a snapshot that its owner published, or copy the store"
         ) from cause
-
-
-def _utc(ms: int) -> str:
-    """A moment as the option ``timestampAsOf`` takes it."""
-    try:
-        return moment_of(ms).isoformat(timespec="milliseconds")
-    except OverflowError:
-        return f"{ms} ms"  # beyond the year 9999

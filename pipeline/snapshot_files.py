@@ -15,6 +15,7 @@ import numpy as np
 from octavo.files.door.disk import Disk, RealDisk
 from octavo.files.errors import Corruption, StorageFull, storage_error
 from octavo.files.journal import cdb, record
+from octavo.files.journal.journal_names import SEALED
 from octavo.files.journal.journal_values import Offsets, Right
 from octavo.files.journal.journal_windows import RecordSums
 from octavo.files.ledger import ledger_key
@@ -162,7 +163,7 @@ class SnapshotFiles:
                 self._journal.clear()  # others have taken more of what there may be
                 self._sums.clear()
                 mapped = self.disk.map(path)
-            if entry.name.endswith(".cdb"):
+            if entry.name.endswith(SEALED):
                 known = mapped, cdb.sealed_offsets(mapped, path)[1]
             else:
                 known = mapped, self._offsets(path, len(mapped))

@@ -12,7 +12,7 @@ from octavo.files.journal.journal_rows import headers_of
 from octavo.files.journal.sparse_offsets import columns_of
 from octavo.files.kernels.arrays import np, npt
 from octavo.files.kernels.byte_strings import Ints
-from octavo.files.wall_clock import moment_of
+from octavo.files.wall_clock import utc
 
 _RECORDS = 1 << 14
 """So many are looked at together."""
@@ -68,15 +68,15 @@ def last_at(
     for file in files:
         if file.last <= found and file.latest_ms > moment:  # and nothing that it has is later
             raise HistoryCompacted(
-                f"{directory}: compaction dropped what was written after {_text(time_ms)}, up to "
-                f"{_text(file.latest_ms)}, and by sqn {file.last} was replaced or deleted: of the "
+                f"{directory}: compaction dropped what was written after {utc(time_ms)}, up to "
+                f"{utc(file.latest_ms)}, and by sqn {file.last} was replaced or deleted: of the "
                 "states before that none is there any more; sqn= names a later one"
             )
     if not behind:
         return found, []
     told = (
-        f"sqn {found + 1} was written at {_text(later_ms)}, and others behind it, up to sqn "
-        f"{behind}, by {_text(time_ms)}: the clock was set back, or a load came in that had begun "
+        f"sqn {found + 1} was written at {utc(later_ms)}, and others behind it, up to sqn "
+        f"{behind}, by {utc(time_ms)}: the clock was set back, or a load came in that had begun "
         "before. They are left out; sqn= names a later state"
     )
     return found, [told]
@@ -109,11 +109,3 @@ def _one_by_one(
             continue
         whole.append(number)
     return np.array(whole, dtype=np.int64), np.array(times, dtype=np.uint64)
-
-
-def _text(moment_ms: int) -> str:
-    """As the command line takes it; far ones as ms."""
-    try:
-        return moment_of(moment_ms).isoformat(timespec="milliseconds")
-    except OverflowError:
-        return f"{moment_ms} ms"

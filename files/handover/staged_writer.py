@@ -18,6 +18,7 @@ from octavo.files.errors import Misuse
 from octavo.files.handover import staging
 from octavo.files.handover.staging import Attempt, StagedJournal, StagedLedger
 from octavo.files.journal import cdb, cdb_seal
+from octavo.files.journal.journal_names import SEALED
 from octavo.files.journal.journal_windows import WindowSums
 from octavo.files.journal.record import MAX_METADATA_BYTES
 from octavo.files.journal.record_batch import Operations, Place, encoded
@@ -161,7 +162,7 @@ class StagedWriter:
         synced = file.begin_sync()
         file.close()
         self._file = None
-        stem, numbers = self._name.removesuffix(".cdb"), itertools.count()
+        stem, numbers = self._name.removesuffix(SEALED), itertools.count()
         found = merge.write_rows(
             self._disk,
             self._folder,

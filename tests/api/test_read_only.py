@@ -26,7 +26,8 @@ from octavo.actors.compacting import journal_install
 from octavo.actors.opening import startup
 from octavo.files.door.disk import Disk, RealDisk
 from octavo.files.handover.staged_writer import StagedWriter
-from octavo.manifest import change_log, pinning, published, recovery
+from octavo.files.journal import journal_names
+from octavo.manifest import change_log, pinning, published
 from octavo.manifest.journal_manifest import JournalManifest
 
 
@@ -328,7 +329,7 @@ def test_a_listing_that_misses_a_file_as_it_is_sealed_is_not_believed(
             names = real(path)
             if path == "/store/journal" and not renamed.is_set():
                 renamed.set()
-                oldest = min(name for name in names if name.endswith(recovery.LOG))
+                oldest = min(name for name in names if name.endswith(journal_names.LOG))
                 names.remove(oldest)
                 while oldest in real(path):
                     pool.go_on(1)

@@ -8,8 +8,8 @@ from whole_store import rolled
 
 import octavo
 from octavo.files.door.disk import RealDisk
+from octavo.files.journal.journal_names import LOG, SEALED
 from octavo.manifest import adoption
-from octavo.manifest.recovery import LOG, SEALED
 
 
 def test_its_epoch_is_told_all_the_same(tmp_path: Path) -> None:
