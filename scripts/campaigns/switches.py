@@ -15,7 +15,7 @@ from pathlib import Path
 
 from known_calls import CALLS, OTHERS, wrong_reads
 from small_sizes import small_sizes
-from switched import switched_store
+from switched import CLOSES, switched_store
 
 RUNS = 200
 RUNS_A_LOOK = 20
@@ -31,7 +31,7 @@ def case(seed: int, number: int) -> dict[str, int]:
             switched_store(home / "s", f"{seed} {number}") as switched,
         ):
             for run in range(RUNS):
-                other = switched.on.rng.choice(list(OTHERS))
+                other = switched.on.rng.choice([*OTHERS, CLOSES])
                 wrong = switched.wrong(call, other, stops=run % 2 == 1)
                 if not wrong and run % RUNS_A_LOOK == 0:
                     wrong = wrong_reads(switched.on)

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from known_calls import CALLS, OTHERS, wrong_reads
 from switch_points import SwitchPoints, only_where_they_are_seen
-from switched import switched_store
+from switched import CLOSES, switched_store
 
 SEED = os.environ.get("OCTAVO_SEED", "20261121")
 WARM = 50
 WHOLE = 3
 STOPPED = 3
+CLOSES_A_CALL = 12
 
 pytestmark = only_where_they_are_seen
 
@@ -42,4 +43,13 @@ def test_a_call_of_another_thread_may_come_at_any_switch_point(call: str, tmp_pa
         for other in OTHERS:
             for number in range(WHOLE + STOPPED):
                 assert not switched.wrong(call, other, stops=number >= WHOLE)
+        assert not wrong_reads(switched.on)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_close_by_another_thread_may_come_at_any_switch_point(call: str, tmp_path: Path) -> None:
+    print(f"OCTAVO_SEED={SEED}")
+    with switched_store(tmp_path / "s", f"{SEED} {call}") as switched:
+        for number in range(CLOSES_A_CALL):
+            assert not switched.wrong(call, CLOSES, stops=number % 2 == 1)
         assert not wrong_reads(switched.on)

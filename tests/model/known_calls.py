@@ -249,14 +249,17 @@ def _before(on: KnownStore, sqn: int) -> list[Version | None]:
 
 
 def _pops(on: KnownStore) -> None:
-    popped = on.store.pop(KEY, None)
+    with on.trying(Version(0, KEY, None)):
+        popped = on.store.pop(KEY, None)
     if popped is not None:
         on.later.append(lambda: _replaced(on, None, popped))
 
 
 def _sets_default(on: KnownStore) -> None:
     value = on.value()
-    if on.store.setdefault(KEY, value) == value:
+    with on.trying(Version(0, KEY, value)):
+        found = on.store.setdefault(KEY, value)
+    if found == value:
         on.later.append(lambda: _replaced(on, value, None))
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,14 +52,18 @@ class KnownStore:
         """The sqn, and the moment, before the calls that are judged."""
         self.later: list[Callable[[], str]] = []
         """What tells, as all have ended, what is wrong with them."""
+        self.tried: list[Version] = []
+        """Writes that were not answered yet, and may never be."""
         self._number = 0
-        self.store = opened(
+        self._open = partial(
+            opened,
             RealDisk(),
             str(home),
             clock_ms=lambda: self.now_ms,
             read_cache_bytes=rng.choice((0, 4096, 1 << 20)),
             push_rows=rng.choice((64, 200)),
         )
+        self.store = self._open()
         for number, key in enumerate(KEYS):
             self.put(key, term=number % TERMS)
 
@@ -73,16 +79,21 @@ class KnownStore:
             more["index"] = {FIELD: term}
         if ttl:
             more["expires_at"] = expiry_ms
-        sqn = self.store.put(key, value, **more)
-        self.versions.append(Version(sqn, key, value, term, expiry_ms))
+        version = Version(0, key, value, term, expiry_ms)
+        with self.trying(version):
+            sqn = self.store.put(key, value, **more)
+        self.versions.append(version._replace(sqn=sqn))
         return sqn
 
     def delete(self, key: bytes = KEY) -> None:
-        self.versions.append(Version(self.store.delete(key), key, None))
+        with self.trying(Version(0, key, None)):
+            sqn = self.store.delete(key)
+        self.versions.append(Version(sqn, key, None))
 
     def batch(self) -> None:
         values = [None if key == KEYS[4] else self.value() for key in SEVERAL]
-        with self.store.batch() as batch:
+        tried = [Version(0, key, value) for key, value in zip(SEVERAL, values, strict=True)]
+        with self.trying(*tried), self.store.batch() as batch:
             for key, value in zip(SEVERAL, values, strict=True):
                 if value is None:
                     batch.delete(b"", key)
@@ -91,11 +102,23 @@ class KnownStore:
             last = batch.commit()
         first = last - len(values) + 1
         self.batches.append(range(first, last))
-        for sqn, key, value in zip(range(first, last + 1), SEVERAL, values, strict=True):
-            self.versions.append(Version(sqn, key, value))
+        self.versions += [each._replace(sqn=sqn) for sqn, each in enumerate(tried, first)]
+
+    @contextmanager
+    def trying(self, *versions: Version) -> Iterator[None]:
+        """Within it these are being written."""
+        self.tried += versions
+        yield
+        for each in versions:
+            self.tried.remove(each)
 
     def push(self) -> None:
         self.store._running.bookie.call(Bookie.push)
+
+    def open_again(self) -> None:
+        self.store.close()
+        self.held.clear()
+        self.store = self._open()
 
     # ------------------------------------------------------------ judging
 
@@ -114,11 +137,21 @@ class KnownStore:
         for judge in later:
             if wrong := judge():
                 return wrong
+        self._take_in()
         state = self.at(self.store.last_sqn, self.now_ms)
         for key, value in zip(KEYS, self.store.get_many(KEYS), strict=True):
             if value != value_in(state, key):
                 return f"a get of {key!r} finds {value!r}, not {value_in(state, key)!r}"
         return ""
+
+    def _take_in(self) -> None:
+        """Of what was not answered that counts which is there."""
+        tried, self.tried = self.tried, []
+        for each in tried:
+            if self.store.get(each.key) == each.value:
+                head = self.store.head(each.key)
+                sqn = self.store.last_sqn if head is None else head.sqn
+                self.versions.append(each._replace(sqn=sqn))
 
     def own_sqn(self) -> int:
         """That of the one write that did not tell."""

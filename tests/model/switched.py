@@ -24,6 +24,10 @@ WAIT_SECONDS = 0.02
 END_SECONDS = 60.0
 
 
+CLOSES = "closes"
+_OTHERS = {**OTHERS, CLOSES: lambda on: on.store.close()}
+
+
 class _Other:
     """The other thread: it makes one call, and may stop for a moment after so many steps of it."""
 
@@ -52,7 +56,7 @@ class _Other:
     def _work(self) -> None:
         sys.setprofile(self._look)
         try:
-            OTHERS[self._name](self._on)
+            _OTHERS[self._name](self._on)
         except octavo.Busy:
             pass
         except BaseException:  # noqa: BLE001 (told by the judge)
@@ -86,17 +90,22 @@ class Switched:
         on.begin()
         at = rng.randint(1, self._most[call])
         beside = _Other(on, other, rng.randint(1, self._steps) if stops else 0)
-        found: object = None
+        found, answered = None, False
         try:
             with self._points.of_a_call(at, beside.begin):
-                found = CALLS[call](on)
+                found, answered = CALLS[call](on), True
         except octavo.Busy:
             pass
+        except octavo.Closed:
+            if other != CLOSES:
+                raise
         finally:
             beside.end()
         self._come(call, at, beside.steps)
+        if other == CLOSES:
+            on.open_again()
         wrong = beside.wrong
-        if call in READS and not wrong:
+        if call in READS and answered and not wrong:
             expected = [READS[call][1](state) for state in on.states()]
             wrong = "" if found in expected else f"found {found!r}, not one of {expected!r}"
         if not (wrong := wrong or on.end()):
