@@ -47,6 +47,7 @@ class SwitchPoints:
             yield
         finally:
             self._looks = False
+            _nothing()  # as it begins the last look is done, which needs this object
 
     def _on_look(self, _told: object) -> int:
         if not self._looks:
