@@ -15,6 +15,7 @@ SEED = os.environ.get("OCTAVO_SEED", "20261121")
 WARM = 50
 WHOLE = 3
 STOPPED = 3
+CALLS_AN_OPENING = 4
 CLOSES_A_CALL = 12
 
 pytestmark = only_where_they_are_seen
@@ -45,7 +46,9 @@ def test_each_switch_point_of_a_call_is_seen_once() -> None:
 def test_a_call_of_another_thread_may_come_at_any_switch_point(call: str, tmp_path: Path) -> None:
     print(f"OCTAVO_SEED={SEED}")
     with switched_store(tmp_path / "s", f"{SEED} {call}") as switched:
-        for other in OTHERS:
+        for place, other in enumerate(OTHERS):
+            if place % CALLS_AN_OPENING == 0:
+                switched.on.open_again()
             for number in range(WHOLE + STOPPED):
                 assert not switched.wrong(call, other, stops=number >= WHOLE)
         assert not wrong_reads(switched.on)

@@ -285,14 +285,19 @@ CALLS: dict[str, Step] = {
 # ---------------------------------------------------------------- before and after them
 
 
+def _leaves_the_cache(on: KnownStore) -> None:
+    on.delete()
+    on.put(term=on.rng.choice((None, *range(TERMS))))
+
+
 def some(on: KnownStore) -> None:
     """Versions move on, and to other places."""
     rng = on.rng
-    if rng.random() < 0.5:  # no cache has it then
-        on.delete()
-        on.put(term=rng.choice((None, *range(TERMS))))
-    for _ in range(rng.randint(0, 4)):
-        rng.choice((_puts_any, _puts_any, _puts_any, *OTHERS.values()))(on)
+    steps = rng.choices((_puts_any, _puts_any, _puts_any, *OTHERS.values()), k=rng.randint(0, 4))
+    if rng.random() < 0.75:
+        steps.insert(rng.choice((0, len(steps))), _leaves_the_cache)
+    for step in steps:
+        step(on)
     if rng.random() < 0.3 or len(on.held) > MOST_HELD:
         releases(on)
 

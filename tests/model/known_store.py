@@ -8,7 +8,6 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,19 +52,20 @@ class KnownStore:
         self.later: list[Callable[[], str]] = []
         """What tells, as all have ended, what is wrong with them."""
         self.tried: list[Version] = []
-        """Writes that were not answered yet, and may never be."""
-        self._number = 0
-        self._open = partial(
-            opened,
-            RealDisk(),
-            str(home),
-            clock_ms=lambda: self.now_ms,
-            read_cache_bytes=rng.choice((0, 4096, 1 << 20)),
-            push_rows=rng.choice((64, 200)),
-        )
-        self.store = self._open()
+        """Writes that were not answered yet, were refused, or never will be answered."""
+        self._number, self._home = 0, home
+        self.store = self._opened()
         for number, key in enumerate(KEYS):
             self.put(key, term=number % TERMS)
+
+    def _opened(self) -> octavo.Store:
+        return opened(
+            RealDisk(),
+            str(self._home),
+            clock_ms=lambda: self.now_ms,
+            read_cache_bytes=self.rng.choice((0, 4096, 1 << 20, 1 << 20)),
+            push_rows=self.rng.choice((64, 200)),
+        )
 
     # ------------------------------------------------------------ writing
 
@@ -116,15 +116,24 @@ class KnownStore:
         self.store._running.bookie.call(Bookie.push)
 
     def open_again(self) -> None:
+        """Close it, if nobody has, and open it with other options. Of writes that were not answered
+        that counts which is there."""
         self.store.close()
         self.held.clear()
-        self.store = self._open()
+        self.store = self._opened()
+        state = self.at(self.store.last_sqn, self.now_ms)
+        for each in self.tried:
+            if value_in(state, each.key) != self.store.get(each.key) == each.value:
+                head = self.store.head(each.key)
+                sqn = self.store.last_sqn if head is None else head.sqn
+                self.versions.append(each._replace(sqn=sqn))
 
     # ------------------------------------------------------------ judging
 
     def begin(self) -> None:
         """What comes is judged; what was replaced before, and no snapshot sees, is forgotten."""
         self.since, self.since_ms = self.store.last_sqn, self.now_ms
+        self.tried.clear()
         floor = min((each.sqn for each in self.held), default=self.since)
         newest = {each.key: each for each in sorted(self.versions) if each.sqn <= floor}
         later = [each for each in self.versions if each.sqn > floor]
@@ -137,21 +146,11 @@ class KnownStore:
         for judge in later:
             if wrong := judge():
                 return wrong
-        self._take_in()
         state = self.at(self.store.last_sqn, self.now_ms)
         for key, value in zip(KEYS, self.store.get_many(KEYS), strict=True):
             if value != value_in(state, key):
                 return f"a get of {key!r} finds {value!r}, not {value_in(state, key)!r}"
         return ""
-
-    def _take_in(self) -> None:
-        """Of what was not answered that counts which is there."""
-        tried, self.tried = self.tried, []
-        for each in tried:
-            if self.store.get(each.key) == each.value:
-                head = self.store.head(each.key)
-                sqn = self.store.last_sqn if head is None else head.sqn
-                self.versions.append(each._replace(sqn=sqn))
 
     def own_sqn(self) -> int:
         """That of the one write that did not tell."""

@@ -22,8 +22,6 @@ import octavo
 WAIT_SECONDS = 0.02
 """For the other thread: if it waits for what the call has, it goes on beside that."""
 END_SECONDS = 60.0
-
-
 CLOSES = "closes"
 _OTHERS = {**OTHERS, CLOSES: lambda on: on.store.close()}
 
