@@ -19,7 +19,7 @@ from octavo.actors.scanning import scan
 from octavo.actors.scanning.batches import BatchWindow, batches
 from octavo.actors.scanning.few_rows import Few
 from octavo.actors.scanning.kept_items import ItemsOfBucket
-from octavo.actors.scanning.scan_sources import head_in_memory
+from octavo.actors.scanning.scan_sources import FIRST_WINDOW, head_in_memory
 from octavo.actors.scanning.scan_windows import Brief, LookedUp, Window
 from octavo.actors.scanning.short_scans import short_windows
 from octavo.actors.view import View
@@ -204,7 +204,7 @@ class Reader(PlainReads, PlainHeads):
     def windows(
         self,
         bound: Bounds,
-        first: int = scan.FIRST_WINDOW,
+        first: int = FIRST_WINDOW,
         *,
         brief: bool = False,
         ahead: int = 1,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar, overload
 from octavo.actors.latency import Meter
 from octavo.actors.opening.startup import Running
 from octavo.actors.reader import STEP, Reader
-from octavo.actors.scanning.scan import FIRST_WINDOW
+from octavo.actors.scanning.scan_sources import FIRST_WINDOW
 from octavo.actors.writing.operation import Operation
 from octavo.actors.writing.plain_put import PlainPut
 from octavo.actors.writing.reserve import RECORD

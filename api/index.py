@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from octavo.actors.reader import STEP, Reader
 from octavo.actors.scanning.index_scan import FEW, LEAST, Entries, Sought, entries
-from octavo.actors.scanning.scan import FIRST_WINDOW
-from octavo.actors.scanning.scan_sources import LARGEST_WINDOW
+from octavo.actors.scanning.scan_sources import FIRST_WINDOW, LARGEST_WINDOW
 from octavo.actors.writing.index_sets import checked_term, field_bytes
 from octavo.arguments import Key, to_flag
 from octavo.at_once import entries_at_once

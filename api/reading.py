@@ -10,7 +10,7 @@ from octavo.actors.bookie import Bookie
 from octavo.actors.opening.tags import Tag
 from octavo.actors.reader import Reader
 from octavo.actors.scanning.merkle_trees import to_segments
-from octavo.actors.scanning.scan import FIRST_WINDOW
+from octavo.actors.scanning.scan_sources import FIRST_WINDOW
 from octavo.arguments import Key, to_bytes, to_flag, to_key, to_keys
 from octavo.at_once import at_once
 from octavo.files.errors import Misuse

@@ -1,25 +1,30 @@
-"""All rows of the ledger that live, in their order: where short scans find their windows once many
-were asked for.
+"""All rows of the ledger that live, in their order: where scans of keys and items find what they
+give once much was merged for them.
 
-To make a window from the files of a ledger costs some 20 us, of several 40, for a place has to be
-found in each file, and what stands there put in order and kept. Where scans do that again and
-again, all rows are put in order once: their keys end to end, how long each is, their sqns, and
-every 64th key as a fence to bisect in. From one fence to the next is a block; its keys and sqns as
-lists are what windows are made of, and of blocks that are asked for again as many as there is room
-for are kept. All of it belongs to one manifest of the ledger.
+To make a short window from the files of a ledger costs some 20 us, of several 40, for a place has
+to be found in each file, and what stands there put in order and kept; a list of all keys is merged
+anew each time. Where scans do that again and again, all rows are put in order once: their keys end
+to end, how long each is, their sqns, and every 64th key as a fence to bisect in. From one fence to
+the next is a block; its keys and sqns as lists are what short windows are made of, and of blocks
+that are asked for again as many as there is room for are kept. Long windows take chunks of any
+length. All of it belongs to one manifest of the ledger.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from io import BytesIO
 from itertools import compress, pairwise
+from typing import NoReturn
 
-from octavo.actors.scanning.scan import FIRST_WINDOW
+from octavo.actors.scanning.scan_sources import CHUNK_BYTES, FIRST_WINDOW, LARGEST_WINDOW, Chunk
+from octavo.files.errors import Corruption
 from octavo.files.kernels.arrays import np
 from octavo.files.kernels.byte_strings import Ints, as_list, lengths_of
+from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.live_batches import alive, as_slice, end_to_end, merged, strings_of
 from octavo.files.ledger.merge import stacked
 from octavo.files.ledger.rows import EXPIRES, Columns
@@ -47,8 +52,8 @@ class LedgerOrder:
     blocks are kept, in steps of which each is whole."""
 
     __slots__ = (
-        "_asked", "_blob", "_blocks", "_expiries", "_fences", "_groups", "_lengths", "_most",
-        "_queue", "_sqns", "_starts", "news",
+        "_asked", "_blob", "_blocks", "_expiries", "_fences", "_groups", "_lengths", "_longest",
+        "_most", "_queue", "_sqns", "_starts", "news",
     )  # fmt: skip
 
     def __init__(self, files: Sequence[tuple[Sst, int]], kept_bytes: int) -> None:
@@ -92,6 +97,8 @@ class LedgerOrder:
         """Grows with each block that was not asked for twice before."""
         largest = int(lengths_of(starts).max(initial=0))
         self._most = kept_bytes // (largest + _BLOCK * _LISTED_BYTES)
+        self._longest = max(CHUNK_BYTES // max(largest, 1), 1) * _BLOCK
+        """Rows of a chunk."""
 
     @property
     def lasting(self) -> bool:
@@ -171,6 +178,53 @@ class LedgerOrder:
             keys, sqns = self._alive(keys, sqns, at, now_ms)
         return keys, sqns, begin, high
 
+    def rows(self, prefix: bytes) -> int:
+        """How many there are of a bucket, with those that have expired."""
+        first, end = self._groups.get(prefix, (0, 0))
+        return end - first
+
+    def chunks(self, bound: Bounds, window: int, more: int) -> Iterator[Chunk]:
+        """The rows of a range of one bucket, ``window`` at first: see scan_sources.file_chunks."""
+        prefix, low, high, reverse = bound
+        first, end = self._groups.get(prefix, (0, 0))
+        if high is not None and high.startswith(prefix):
+            end = self._row(high[len(prefix) :], first, end)
+        first = self._row(low[len(prefix) :], first, end)
+        following = window * more
+        while first < end:
+            rows = min(window, LARGEST_WINDOW, self._longest, end - first)
+            if reverse:
+                end -= rows
+                yield _OrderChunk(self, end, end + rows)
+            else:
+                yield _OrderChunk(self, first, first + rows)
+                first += rows
+            window, following = following, min(following * 2, LARGEST_WINDOW)
+
+    def _row(self, key: bytes, first: int, end: int) -> int:
+        """The first of rows [first, end) that is not below ``key``, or the end."""
+        if first == end:
+            return end
+        at = max(self._block_of(key, first, end) * _BLOCK, first)
+        return at + bisect_left(self.keys(at, min(at - at % _BLOCK + _BLOCK, end)), key)
+
+    def keys(self, low: int, high: int) -> list[bytes]:
+        """Those of rows [low, high). The list is the caller's."""
+        begin = self._starts[low // _BLOCK] + sum(self._lengths[low - low % _BLOCK : low])
+        lengths = self._lengths[low:high].tolist()
+        blob = BytesIO(self._blob[begin : begin + sum(lengths)])
+        return list(map(blob.read, lengths))
+
+    def sqns(self, low: int, high: int) -> list[int]:
+        """Sequence numbers of rows [low, high)."""
+        return self._sqns[low:high].tolist()
+
+    def expired(self, low: int, high: int, now_ms: int) -> Sequence[int]:
+        """Which of rows [low, high) have expired, ascending, counted from ``low`` on."""
+        if self._expiries is None or not any(moments := self._expiries[low:high].tolist()):
+            return ()
+        return [at for at, moment in enumerate(moments) if 0 < moment <= now_ms]
+
     def _block_of(self, key: bytes, first: int, end: int) -> int:
         """The block in which the first of rows [first, end) is that is not below ``key``, or the
         one before it."""
@@ -202,10 +256,37 @@ class LedgerOrder:
         self, keys: list[bytes], sqns: list[int], at: int, now_ms: int
     ) -> tuple[list[bytes], list[int]]:
         """Those of the rows from ``at`` on that have not expired."""
-        if self._expiries is None or not any(moments := self._expiries[at:][: len(keys)].tolist()):
+        gone = self.expired(at, at + len(keys), now_ms)
+        if not gone:
             return keys, sqns
-        lives = [not moment or moment > now_ms for moment in moments]
+        lives = bytearray(b"\x01") * len(keys)
+        for row in gone:
+            lives[row] = 0
         return list(compress(keys, lives)), list(compress(sqns, lives))
+
+
+class _OrderChunk:
+    """Rows [low, high) of the order, of which keys and sqns alone are known."""
+
+    def __init__(self, order: LedgerOrder, low: int, high: int) -> None:
+        self.keys = order.keys(low, high)
+        self._order = order
+        self._low = low
+
+    def dead(self, now_ms: int) -> Sequence[int]:
+        return self._order.expired(self._low, self._low + len(self.keys), now_ms)
+
+    def sqns(self, low: int, high: int) -> list[int]:
+        return self._order.sqns(self._low + low, self._low + high)
+
+    def times(self, rows: Sequence[int]) -> NoReturn:
+        self._unknown()
+
+    def heads(self, rows: Sequence[int]) -> NoReturn:
+        self._unknown()
+
+    def _unknown(self) -> NoReturn:
+        raise NotImplementedError("a scan of keys and sqns was asked for more")
 
 
 def _in_order(files: Sequence[tuple[Sst, int]]) -> tuple[Columns, Ints]:
@@ -222,14 +303,17 @@ def _first_key(file: tuple[Sst, int]) -> bytes:
     return file[0].first_key
 
 
-def files_of(ledger: LedgerManifest, most_bytes: int) -> list[tuple[Sst, int]] | None:
+def files_of(
+    ledger: LedgerManifest, most_bytes: int, *, verify: bool = False
+) -> list[tuple[Sst, int]] | None:
     """The ledger's files and the bases of their sqns, if all are open, known to be whole, and
-    their order would take ``most_bytes`` at the most. 1 us a file."""
+    their order would take ``most_bytes`` at the most. 1 us a file. ``verify``: those that are not
+    known to be whole are looked through, some 0.1 ms a MiB."""
     files: list[tuple[Sst, int]] = []
     size = groups = 0
     for entry in ledger.entries:
         sst: Sst | None = entry.file.sst
-        if sst is None or sst.swift is None:
+        if sst is None or (sst.swift is None and not verify):
             return None
         size += sst.rows * _ROW_BYTES + sst.rows // _BLOCK * _FENCE_BYTES
         size += sst.layout.sections[Section.KEYS][1] * (_BLOCK + 1) // _BLOCK
@@ -238,4 +322,8 @@ def files_of(ledger: LedgerManifest, most_bytes: int) -> list[tuple[Sst, int]] |
         if size > most_bytes or groups > _MOST_GROUPS:
             return None
         files.append((sst, entry.sqn_base))
-    return files or None
+    with suppress(Corruption):  # which is for who reads what is damaged
+        for sst, _ in files:
+            sst.ensure_whole()
+        return files or None
+    return None

@@ -13,7 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 
 from octavo.actors.memory_table import Slice
+from octavo.actors.scanning.ledger_order import LedgerOrder
 from octavo.actors.scanning.scan_sources import (
+    FIRST_WINDOW,
     LARGEST_WINDOW,
     Chunk,
     file_chunks,
@@ -27,7 +29,6 @@ from octavo.files.ledger.bounds import Bounds
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
 
-FIRST_WINDOW = 96
 MORE, LEAST = 1.25, 4
 """What a source gives of the first window beyond its share: the one that gives least bounds it."""
 _LITTLE = 4
@@ -44,10 +45,12 @@ def windows(
     more: int = 1,
     *,
     heads: bool = False,
+    order: LedgerOrder | None = None,
 ) -> Iterator[Window]:
     """Windows of the live rows of a range, in its direction; ``first`` rows or so at first, of
     each source its share, in the next one ``more`` times as many, and later twice as many each
-    time. ``heads``: whether those will be asked for.
+    time. ``heads``: whether those will be asked for. ``order``: all rows of the view's ledger, if
+    that is there; then windows of one bucket tell of keys and sqns only.
 
     Raises Corruption. Memory: a few thousand rows a source, or some MiB, whatever the range.
     """
@@ -55,8 +58,8 @@ def windows(
         return iter(())
     tables = [table for table in (view.recent, *view.frozen) if table.rows]
     in_memory = sum([len(table.rows) for table in tables])
-    runs = _runs(view.ledger, bound)
-    in_files = sum([rows for _, rows in runs])
+    runs = _runs(view.ledger, bound) if order is None else []
+    in_files = sum([rows for _, rows in runs]) if order is None else order.rows(bound.prefix)
     first = min(first, LARGEST_WINDOW)
     scale = MORE * first / max(in_memory + in_files, 1)
 
@@ -65,6 +68,8 @@ def windows(
 
     sources = [memory_chunks(view, t, upper, bound, take, share(len(t.rows)), more) for t in tables]
     sources += [file_chunks(run, bound, share(rows), more, heads=heads) for run, rows in runs]
+    if order is not None:
+        sources.append(order.chunks(bound, share(in_files), more))
     return merged_windows(sources, now_ms, reverse=bound.reverse)
 
 

@@ -18,6 +18,7 @@ from octavo.files.ledger.rows import TOMBSTONE
 from octavo.files.ledger.sst import Sst
 from octavo.manifest.ledger_entry import LedgerEntry
 
+FIRST_WINDOW = 96
 LARGEST_WINDOW = 4096
 CHUNK_BYTES = 2 << 20
 """Of keys, and of metadata where that is read, that a file gives at a time, or one row's."""

@@ -132,7 +132,7 @@ class LookedUp(Brief):
         return self._look(self.keys)
 
 
-class _ManySources:
+class ManySources:
     """A window merged from rows [low, high) of several chunks, newest source first."""
 
     def __init__(self, taken: list[Part], keys: list[bytes], sqns: list[int] | None = None) -> None:
@@ -140,6 +140,11 @@ class _ManySources:
         self.keys = keys
         self._sqns = sqns
         self._taken = [(chunk, low, high) for _, chunk, _, low, high in taken]
+
+    @property
+    def merged(self) -> int:
+        """How many rows it was made of."""
+        return sum([high - low for _, low, high in self._taken])
 
     def sqns(self) -> list[int]:
         if self._sqns is None:
@@ -198,12 +203,12 @@ def window_of(taken: list[Part], reverse: bool) -> Window:
         keys = _together([chunk.keys[low:high] for _, chunk, _, low, high in taken])
         if reverse:
             keys.reverse()
-        return _ManySources(taken, keys)
+        return ManySources(taken, keys)
     keys, sqns = merged([_rows_of(part) for part in taken])
     if reverse:
         keys.reverse()
         sqns.reverse()
-    return _ManySources(taken, keys, sqns)
+    return ManySources(taken, keys, sqns)
 
 
 def _apart(taken: list[Part]) -> bool:

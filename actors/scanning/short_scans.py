@@ -14,15 +14,16 @@ from octavo.actors.memory_table import Slice
 from octavo.actors.scanning.empty_ranges import EmptyRanges
 from octavo.actors.scanning.kept_scans import Stretches
 from octavo.actors.scanning.ledger_order import Between
-from octavo.actors.scanning.scan import FIRST_WINDOW, LEAST, MORE, windows
+from octavo.actors.scanning.scan import LEAST, MORE, windows
 from octavo.actors.scanning.scan_sources import (
     CHUNK_BYTES,
+    FIRST_WINDOW,
     LARGEST_WINDOW,
     dead_entries,
     dead_rows,
     entries_of,
 )
-from octavo.actors.scanning.scan_windows import Brief, Rows, Window, merged
+from octavo.actors.scanning.scan_windows import Brief, ManySources, Rows, Window, merged
 from octavo.actors.view import View
 from octavo.files.errors import Corruption
 from octavo.files.ledger.bounds import Bounds
@@ -100,7 +101,12 @@ def short_windows(
             yield Brief(keys, sqns, again)
     if high is None or low < high:
         bound = Bounds(prefix, low, high, reverse)
-        yield from windows(view, upper, now_ms, bound, take, max(first, passed) * ahead, ahead)
+        rows = max(first, passed) * ahead
+        order = None if kept is None else kept.order
+        for window in windows(view, upper, now_ms, bound, take, rows, ahead, order=order):
+            if kept is not None and order is None and isinstance(window, ManySources):
+                kept.merged(window.merged)
+            yield window
 
 
 # ------------------------------------------------------------ the ledger
