@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,10 @@ import octavo
 from octavo.actors.scanning import kept_scans, ledger_order
 from octavo.actors.scanning.kept_scans import Stretches
 from octavo.actors.scanning.ledger_order import LedgerOrder, files_of
+from octavo.actors.scanning.scan_sources import CHUNK_BYTES
+from octavo.files.ledger.bounds import of_bucket
 from octavo.files.ledger.ledger_key import prefix
+from octavo.files.ledger.sst_layout import Section
 
 KEYS = [b"%05d" % at + b"x" * (at % 5) for at in range(3000)]
 FRONT = prefix(0x6F, b"")
@@ -122,7 +125,7 @@ def test_rows_of_files_that_are_not_verified_are_put_in_order_later(
 ) -> None:
     with filled(tmp_path / "s", 2) as store:
         with monkeypatch.context() as patch:
-            patch.setattr(kept_scans, "files_of", lambda *_: None)  # as for such files
+            patch.setattr(kept_scans, "files_of", lambda *_, **__: None)  # as for such files
             for at in range(0, 900, 60):
                 list(store.keys(KEYS[at], limit=1))
         assert not pool.work
@@ -209,6 +212,85 @@ def test_a_block_is_kept_from_the_second_time_on_that_it_is_asked_for(tmp_path: 
         for kept in ([], [1], [1]):
             order.above(FRONT, FRONT + KEYS[70], END, 20, 0)
             assert list(order._blocks) == kept
+
+
+def listed(store: octavo.Store, times: int) -> None:
+    for _ in range(times):
+        assert list(store.keys()) == KEYS
+
+
+def test_rows_are_put_in_order_once_lists_have_merged_one_and_a_half_times_as_many(
+    tmp_path: Path, pool: HeldPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_scans, "_LEAST_WINDOWS", 0)
+    monkeypatch.setattr(kept_scans, "_ROWS_A_WINDOW", 100)
+    monkeypatch.setattr(kept_scans, "_MERGED_A_WINDOW", 150)
+    filled(tmp_path / "s", 2).close()
+    with opened(tmp_path / "s", **ROOMY) as store:  # of whose files nothing is verified
+        listed(store, 1)
+        assert not pool.work
+        listed(store, 1)
+        assert len(pool.work) == 1
+        pool.go_on()
+        assert stretches(store).order is not None
+
+
+def test_lists_of_one_file_put_nothing_in_order(tmp_path: Path, pool: HeldPool) -> None:
+    with filled(tmp_path / "s", 1) as store:
+        store.put(KEYS[0], b"in memory")
+        listed(store, 50)
+        assert not pool.work
+
+
+def test_a_list_takes_its_keys_from_the_order_and_from_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_again(*_: object, **__: object) -> None:
+        raise AssertionError("a ledger file is read")
+
+    with filled(tmp_path / "s", 3) as store:
+        stretches(store).order = order_of(store)
+        store.delete(KEYS[2000])
+        store.put(b"02500+", b"new")
+        want = sorted({*KEYS, b"02500+"} - {KEYS[2000]})
+        monkeypatch.setattr("octavo.actors.scanning.scan.file_chunks", read_again)
+        assert list(store.keys()) == want
+        assert list(store.keys(reverse=True)) == want[::-1]
+        assert list(store.keys(KEYS[100], KEYS[2900])) == want[100:2900]
+        assert list(store.keys(KEYS[100], KEYS[2900], reverse=True)) == want[2899:99:-1]
+
+
+def test_damage_that_no_list_meets_puts_nothing_in_order(tmp_path: Path, pool: HeldPool) -> None:
+    keys = [b"%06d" % at for at in range(60_000)]
+    with opened(tmp_path / "s", **ROOMY) as store:
+        for part in (keys[::2], keys[1::2]):
+            store.put_many((key, b"") for key in part)
+            flush(store)
+        sst = store._bookie.view.ledger.levels[0][0].file.reader()
+        path, (table, length) = sst.name, sst.layout.sections[Section.TABLE]
+    with open(path, "r+b") as file:
+        file.seek(table + length // 2)
+        file.write(b"damaged")
+    with opened(tmp_path / "s", **ROOMY) as store:
+        for _ in range(5):
+            assert list(store.keys()) == keys
+        assert not pool.work
+        assert not store.verify().ok
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+def test_chunks_of_large_keys_have_fewer_rows(tmp_path: Path, reverse: bool) -> None:
+    keys = [b"%04d" % at + b"x" * 12_000 for at in range(600)]
+    with opened(tmp_path / "s", **ROOMY) as store:
+        for part in (keys[::2], keys[1::2]):
+            store.put_many((key, b"") for key in part)
+            flush(store)
+        bound = of_bucket(FRONT)._replace(reverse=reverse)
+        chunks = [chunk.keys for chunk in order_of(store).chunks(bound, 96, 4)]
+        assert max(sum(map(len, chunk)) for chunk in chunks) <= CHUNK_BYTES
+        if reverse:
+            chunks.reverse()
+        assert list(chain.from_iterable(chunks)) == keys
 
 
 def test_files_that_were_not_verified_are_left_alone(tmp_path: Path, pool: HeldPool) -> None:
