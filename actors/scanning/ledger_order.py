@@ -23,7 +23,7 @@ from typing import NoReturn
 from octavo.actors.scanning.scan_sources import CHUNK_BYTES, FIRST_WINDOW, LARGEST_WINDOW, Chunk
 from octavo.files.errors import Corruption
 from octavo.files.kernels.arrays import np
-from octavo.files.kernels.byte_strings import Ints, as_list, lengths_of
+from octavo.files.kernels.byte_strings import Ints, array_of, as_list, lengths_of, offsets_of
 from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.live_batches import alive, as_slice, end_to_end, merged, strings_of
 from octavo.files.ledger.merge import stacked
@@ -211,9 +211,8 @@ class LedgerOrder:
     def keys(self, low: int, high: int) -> list[bytes]:
         """Those of rows [low, high). The list is the caller's."""
         begin = self._starts[low // _BLOCK] + sum(self._lengths[low - low % _BLOCK : low])
-        lengths = self._lengths[low:high].tolist()
-        blob = BytesIO(self._blob[begin : begin + sum(lengths)])
-        return list(map(blob.read, lengths))
+        ends = offsets_of(array_of(self._lengths[low:high]))
+        return as_list(self._blob[begin : begin + int(ends[-1])], ends)
 
     def sqns(self, low: int, high: int) -> list[int]:
         """Sequence numbers of rows [low, high)."""
