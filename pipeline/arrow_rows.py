@@ -19,14 +19,14 @@ from octavo.files.journal.journal_values import places_at, spans
 from octavo.files.kernels.arrow import binary_array, numbers, refuse_large_value
 from octavo.files.kernels.byte_strings import gather
 from octavo.files.kernels.cold_pages import COLD, scattered
-from octavo.files.kernels.columns import ByteColumn
+from octavo.files.kernels.columns import ByteColumn, Strings
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.few_maps import most_mapped_bytes, most_maps
 from octavo.files.ledger.head_key import apart
 from octavo.files.ledger.live_batches import (
     Batch,
     as_slice,
-    buckets_of,
+    by_buckets,
     end_to_end,
     keys_of,
     names_of,
@@ -150,10 +150,9 @@ def _values(files: SnapshotFiles, batch: Batch, *, checksums: bool) -> pa.Array:
     sqns, sizes = columns.sqns[rows].astype(np.int64), columns.sizes[rows]
     keys = strings_of(columns.keys, rows)
     strings = keys.strings()
-    for prefix, low, high in buckets_of(batch):
-        tag, bucket, _ = ledger_key.split(prefix)
+    for tag, bucket, low, high in by_buckets(batch):
         largest = low + int(sizes[low:high].argmax())
-        refuse_large_value(int(sizes[largest]), bucket, _key(keys, largest))
+        refuse_large_value(int(sizes[largest]), _name(bucket, largest), _key(keys, largest))
         order = np.argsort(sqns[low:high], kind="stable") + low
         cuts = np.searchsorted(sqns[order], files.bases).tolist()
         if cuts and cuts[0] > 0:
@@ -168,7 +167,8 @@ def _values(files: SnapshotFiles, batch: Batch, *, checksums: bool) -> pa.Array:
             begins, ends = spans(offsets, sqns[which] - entry.base_sqn)
             COLD.ahead(scattered(mapped), begins, ends)
             right = files.right(entry) if checksums else None
-            found = places_at(mapped, begins, ends, right, tag, bucket, strings.picked(which))
+            names = bucket if isinstance(bucket, bytes) else bucket.picked(which)
+            found = places_at(mapped, begins, ends, right, tag, names, strings.picked(which))
             plain = np.flatnonzero(found.good & (found.raw_bytes < 0))
             add = made.add_copied if len(opened) > kept else made.add
             add(mapped, which[plain], found.at[plain], found.lengths[plain])
@@ -179,7 +179,7 @@ def _values(files: SnapshotFiles, batch: Batch, *, checksums: bool) -> pa.Array:
                     found.raw_bytes[packed], lambda row: files.record(int(sqns[row])).value,
                 )  # fmt: skip
             for row in which[~found.good].tolist():
-                _add_with_care(made, files, row, int(sqns[row]), tag, bucket, keys)
+                _add_with_care(made, files, row, int(sqns[row]), tag, _name(bucket, row), keys)
     return made.array()
 
 
@@ -201,6 +201,10 @@ def _add_with_care(
             expected=key[:80], found=whole.key[:80],
         )  # fmt: skip
     made.add_bytes([row], [whole.value])
+
+
+def _name(bucket: bytes | Strings, row: int) -> bytes:
+    return bucket if isinstance(bucket, bytes) else bucket.one(row)
 
 
 def _key(keys: ByteColumn, row: int) -> bytes:

@@ -32,7 +32,7 @@ from octavo.files.kernels.cold_pages import COLD
 from octavo.files.kernels.columns import ByteColumn, Strings
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.few_maps import most_maps
-from octavo.files.ledger.live_batches import Batch, buckets_of, keys_of
+from octavo.files.ledger.live_batches import Batch, buckets_of, by_buckets, keys_of
 from octavo.files.lifecycle import State
 
 Value = bytes | memoryview
@@ -373,8 +373,7 @@ class BatchValues:
         times = 1 if of is None else len(of.rows) // len(numbers)
         located = Located(len(numbers), lambda row: self._with_care(batch, row), late=late)
         with self._reader.reading():
-            for prefix, low, high in buckets_of(batch):
-                tag, bucket, _ = ledger_key.split(prefix)
+            for tag, bucket, low, high in by_buckets(batch):
                 for file, rows in _in_files(self._reader.view.journal, sqns, low, high):
                     try:
                         mapped, offsets = self._journal.open(file)
@@ -384,9 +383,10 @@ class BatchValues:
                     COLD.ahead(mapped, begins, ends)
                     if late:
                         wanted = Strings(columns.keys.blob, starts[rows], lengths[rows])
+                        names = bucket if isinstance(bucket, bytes) else bucket.picked(rows)
                         located.add(
                             mapped, rows,
-                            *places_unseen(mapped, begins, ends, file.seed, tag, bucket, wanted),
+                            *places_unseen(mapped, begins, ends, file.seed, tag, names, wanted),
                         )  # fmt: skip
                         continue
                     sums, right = self._journal.sums(file, mapped), None
@@ -396,7 +396,8 @@ class BatchValues:
                         begins, ends = begins[order], ends[order]
                         right = partial(sums.right, times=times)
                     wanted = Strings(columns.keys.blob, starts[rows], lengths[rows])
-                    found = places_at(mapped, begins, ends, right, tag, bucket, wanted)
+                    names = bucket if isinstance(bucket, bytes) else bucket.picked(rows)
+                    found = places_at(mapped, begins, ends, right, tag, names, wanted)
                     located.add(mapped, rows, found)
         return located
 

@@ -237,12 +237,19 @@ def _more(raw: Bytes, at: Ints, flags: npt.NDArray[np.uint8], good: Mask, raw_by
     return more
 
 
-def _of_these_keys(raw: Bytes, frames: Frames, bucket: bytes, keys: Strings) -> Mask:
+def _of_these_keys(raw: Bytes, frames: Frames, bucket: bytes | Strings, keys: Strings) -> Mask:
     """Which records are of the bucket and of these keys, one each."""
     starts, keys_at = frames.starts, frames.keys_at
-    same: Mask = (frames.key_bytes == keys.lengths) & (frames.bucket_bytes == len(bucket))
+    long = len(bucket) if isinstance(bucket, bytes) else bucket.lengths
+    same: Mask = (frames.key_bytes == keys.lengths) & (frames.bucket_bytes == long)
     same &= keys_at > starts
-    if bucket:
+    if not isinstance(bucket, bytes):
+        rows = np.flatnonzero(same & (bucket.lengths > 0))
+        if len(rows):
+            names = bucket.picked(rows)
+            stored = Strings(raw, keys_at[rows] - names.lengths, names.lengths)
+            same[rows] = _equal(stored, names)
+    elif bucket:
         rows = np.flatnonzero(same)
         found = windows(raw, len(bucket))[keys_at[rows] - len(bucket)]
         wanted = np.frombuffer(bucket, dtype=np.uint8)
@@ -334,11 +341,11 @@ def places_at(
     limits: Ints,
     check: Check | None,
     tag: int,
-    bucket: bytes,
+    bucket: bytes | Strings,
     keys: Strings,
 ) -> Places:
     """Where the value of the put of each key stands, of records that begin and end there, as
-    ``spans`` has it.
+    ``spans`` has it. ``bucket``: that of all, or of each.
 
     Framing and keys are compared, 0.05 us a record; given a check both checksums, too, some 0.5 us
     a record more and what its bytes take to hash.
@@ -356,7 +363,8 @@ def places_at(
     inside = _inside(raw, starts, limits)
     at: Ints | slice = inside if len(inside) < count else slice(None)
     good, frames = _framed(raw, starts[at], limits[at], tag)
-    out.good[at] = good & _of_these_keys(raw, frames, bucket, keys.picked(at))
+    names = bucket if isinstance(bucket, bytes) else bucket.picked(at)
+    out.good[at] = good & _of_these_keys(raw, frames, names, keys.picked(at))
     values_at = frames.head_ends + SUMS_BYTES
     out.at[at] = values_at
     out.lengths[at] = frames.ends - values_at
@@ -375,7 +383,7 @@ def places_unseen(
     limits: Ints,
     seed: int,
     tag: int,
-    bucket: bytes,
+    bucket: bytes | Strings,
     keys: Strings,
 ) -> tuple[Places, tuple[Words, Ints]]:
     """As places_at, but of checksums only the headers' are compared; what each value has to hash

@@ -33,3 +33,8 @@ class Strings:
     def picked(self, rows: npt.NDArray[np.int64] | slice) -> Strings:
         """These strings, where they are."""
         return Strings(self.blob, self.starts[rows], self.lengths[rows])
+
+    def one(self, row: int) -> bytes:
+        """A string."""
+        at = int(self.starts[row])
+        return self.blob[at : at + int(self.lengths[row])].tobytes()

@@ -7,7 +7,7 @@ stays in arrays, and no Python object is made for a row.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import pairwise, repeat
+from itertools import groupby, pairwise, repeat
 from typing import NamedTuple, Protocol
 
 from octavo.files.errors import Corruption
@@ -33,6 +33,10 @@ WIDE_WINDOW_ROWS = 1 << 20
 WINDOW_BYTES = 4 << 20
 """Bytes of each source's keys, and of its metadata, in a window, or one row."""
 
+_ROWS_A_BUCKET = 1024
+"""Where there are fewer, what is done once a bucket costs more than a name for each row."""
+_NAMES_BYTES = 16 << 20
+"""Of such names, at most."""
 
 LedgerRun = tuple[Callable[[], Sst], int]
 """What opens a ledger file, and the base of its sqns."""
@@ -346,6 +350,22 @@ def buckets_of(batch: Batch) -> Iterator[tuple[bytes, int, int]]:
     cuts = [0, *(np.flatnonzero(groups[1:] != groups[:-1]) + 1).tolist(), len(rows)]
     for low, high in pairwise(cuts):
         yield columns.prefixes[int(groups[low])], low, high
+
+
+def by_buckets(batch: Batch) -> Iterator[tuple[int, bytes | Strings, int, int]]:
+    """(tag, bucket, low, high): rows [low, high) of a batch have this tag and bucket. Where buckets
+    have few rows each they come together, with the names of all of the batch's rows."""
+    found = list(buckets_of(batch))
+    if len(found) > 1 and len(batch.rows) < len(found) * _ROWS_A_BUCKET:
+        names = names_of(batch)
+        if int(names.lengths.sum()) <= _NAMES_BYTES:
+            for tag, run in groupby(found, key=lambda each: each[0][0]):
+                these = list(run)
+                yield tag, names, these[0][1], these[-1][2]
+            return
+    for prefix, low, high in found:
+        tag, bucket, _ = split(prefix)
+        yield tag, bucket, low, high
 
 
 def names_of(batch: Batch) -> Strings:

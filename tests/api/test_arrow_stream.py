@@ -19,7 +19,10 @@ from churned import NAMES, churn
 from whole_store import NEVER_MS, SEED, flush, opened
 
 import octavo
+from octavo.actors.scanning import batch_values
+from octavo.files.journal.journal_values import Places
 from octavo.files.kernels.arrow import pyarrow
+from octavo.files.ledger import live_batches
 
 COLUMNS = ["bucket", "key", "sqn", "size", "metadata", "written_at", "expires_at", "value"]
 
@@ -154,6 +157,43 @@ def test_values_of_like_keys_in_two_buckets_are_those_of_their_own(tmp_path: Pat
     with octavo.open(tmp_path / "s") as store, store.snapshot() as snap:
         found = snap.to_arrow(["value"]).read_all()[0].to_pylist()
         assert found[:80] == [name + key for name in (b"a", b"b") for key in keys]
+
+
+def test_values_of_many_small_buckets_are_located_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[int] = []
+    places_at = batch_values.places_at
+
+    def counted(*told: Any) -> Places:
+        looked.append(1)
+        return places_at(*told)
+
+    monkeypatch.setattr(batch_values, "places_at", counted)
+    wanted = {(b"", b"k"): b"default"}
+    with opened(tmp_path / "s", tags={"person": octavo.Tag()}) as store:
+        store.put("k", b"default")
+        with store.batch() as batch:
+            for at in range(600):
+                wanted[b"%03d" % at, b"k"] = b"%d" % at
+                batch.put(b"%03d" % at, "k", b"%d" % at)
+        store.bucket("000", tag="person").put("k", b"of a person")
+        store.bucket("700", tag="person").put("k", b"of another")
+        with store.snapshot() as snap:
+            table = snap.to_arrow(["bucket", "key", "value"]).read_all()
+            found = [tuple(row.values()) for row in table.to_pylist()]
+            assert found == [(*at, value) for at, value in sorted(wanted.items())]
+            assert len(looked) == 1
+            one = snap.merkle(256, by="value")
+            assert len(looked) == 3  # and once a type
+            monkeypatch.setattr(
+                live_batches, "_NAMES_BYTES", 1
+            )  # their names are too long for that
+            assert snap.to_arrow(["bucket", "key", "value"]).read_all().equals(table)
+            assert len(looked) > 600
+        store.bucket("599").put("k", b"598")
+        with store.snapshot() as snap:
+            assert len(snap.merkle(256, by="value").differences(one)) == 1
 
 
 # ---------------------------------------------------------------- those who read Arrow

@@ -191,6 +191,37 @@ def test_whatever_byte_is_changed_no_wrong_place_comes_with_a_checksum_that_fits
     assert not places.good.any()
 
 
+@pytest.mark.parametrize("long", [7, 300], ids=["together", "one by one"])
+def test_puts_of_several_buckets_are_found_each_in_its_own_and_no_wrong_one(
+    rng: random.Random, long: int
+) -> None:
+    names = [b"", b"a", b"b", b"\0", b"ab", b"x" * (long - 1) + b"y", b"x" * long]
+    buckets = [*names, *rng.choices(names, k=13)]
+    image, offsets = bytearray(b"front"), []
+    for at, bucket in enumerate(buckets):
+        offsets.append(len(image))
+        check = FILE_SEED ^ len(image)
+        image += record.encode(at, check, record.PUT, TAG, bucket, b"key", b"%d" % at, 1)
+    ends = np.array([*offsets, len(image)], dtype=np.uint32)
+    rows = np.arange(len(buckets), dtype=np.int64)
+    keys, stored = strings([b"key"] * len(buckets)), [b"%d" % at for at in range(len(buckets))]
+
+    def found(image: bytes, buckets: list[bytes]) -> list[bytes | None]:
+        told = spans(ends, rows)
+        return values(image, places_at(image, *told, FILE_SEED, TAG, strings(buckets), keys))
+
+    assert found(bytes(image), buckets) == stored
+    for row, bucket in enumerate(buckets):
+        for wrong in set(names) - {bucket}:
+            others = [*buckets[:row], wrong, *buckets[row + 1 :]]
+            assert found(bytes(image), others) == [*stored[:row], None, *stored[row + 1 :]]
+    for at in range(offsets[0], len(image)):
+        bad = image.copy()
+        bad[at] ^= 1 << rng.randrange(8)
+        row = int(np.searchsorted(offsets, at, side="right")) - 1
+        assert found(bytes(bad), buckets) == [*stored[:row], None, *stored[row + 1 :]], at
+
+
 def test_puts_of_one_shape_are_found_in_any_order_and_no_wrong_one(rng: random.Random) -> None:
     keys = [rng.randbytes(rng.choice([8, 11])) for _ in range(12)]
     stored = [rng.randbytes(20) for _ in keys]

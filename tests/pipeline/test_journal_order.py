@@ -22,12 +22,13 @@ from whole_store import NEVER_MS, SEED, Clock, flush, opened, settle
 import octavo
 from octavo.files.door.disk import RealDisk
 from octavo.files.jobs import live_bits
+from octavo.files.journal.journal_values import Places
 from octavo.files.journal.record_columns import RecordColumns, columns_of
 from octavo.files.kernels import arrow
 from octavo.files.ledger.bounds import OBJECTS
 from octavo.files.ledger.ledger_key import STANDARD
 from octavo.manifest import pinning
-from octavo.pipeline import journal_order
+from octavo.pipeline import arrow_rows, journal_order
 from octavo.pipeline.arrow_rows import record_batches
 from octavo.pipeline.journal_order import bits_of, stretch_batches, stretches
 from octavo.pipeline.snapshot_files import SnapshotFiles
@@ -229,6 +230,28 @@ for found in (
     print(sum(batch.num_rows for batch in found))
 print("pandas" in sys.modules)
 """
+
+
+def test_values_by_key_of_many_small_buckets_are_located_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[int] = []
+    places_at = arrow_rows.places_at
+
+    def counted(*told: Any) -> Places:
+        looked.append(1)
+        return places_at(*told)
+
+    monkeypatch.setattr(arrow_rows, "places_at", counted)
+    wanted = [(b"%03d" % at, b"k", b"%d" % at) for at in range(600)]
+    with opened(tmp_path / "s") as store:
+        with store.batch() as batch:
+            for name, key, value in wanted:
+                batch.put(name, key, value)
+        files = SnapshotFiles(store.snapshot().publish().path)
+        found = rows_of(record_batches(files, files.batches(OBJECTS), SCHEMA, checksums=True))
+    assert [(*at, row[0]) for at, row in found.items()] == wanted
+    assert len(looked) == 1
 
 
 def test_a_task_does_not_load_pandas(tmp_path: Path) -> None:
