@@ -114,6 +114,26 @@ def test_a_parquet_dump_has_columns_with_types(store: Path, tmp_path: Path) -> N
     assert found[0]["index"] is None
 
 
+@pytest.mark.parametrize(
+    ("bound", "most", "groups"),
+    [(None, 0, 1), ("_GROUP_ROWS", 64, 4), ("_GROUP_BATCHES", 50, 4), ("_GROUP_BYTES", 1, 200)],
+    ids=str,
+)
+def test_small_buckets_share_a_row_group_of_a_parquet_dump(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str | None, most: int, groups: int
+) -> None:
+    if bound is not None:
+        monkeypatch.setattr(cli_dump, bound, most)
+    names = [b"%03d" % at for at in range(200)]
+    with library.open(tmp_path / "s") as store, store.batch() as batch:
+        for name in names:
+            batch.put(name, "k", b"of " + name)
+    octavo("dump", tmp_path / "s", "-o", tmp_path / "d.parquet")
+    assert parquet.ParquetFile(tmp_path / "d.parquet").num_row_groups == groups
+    found = [(row["bucket"], row["value"]) for row in rows(tmp_path / "d.parquet")]
+    assert found == [(name, b"of " + name) for name in names]
+
+
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet"])
 def test_a_range_and_some_columns_can_be_dumped(store: Path, tmp_path: Path, ending: str) -> None:
     file = tmp_path / f"d{ending}"
