@@ -173,8 +173,9 @@ def encode(snapshot: Published) -> bytes:
     return payload + xxh3(payload).to_bytes(_SUM_BYTES, "little")
 
 
-def decode(stored: bytes, id: str, path: str) -> Published:
-    """What ``encode`` made, checked. Raises Corruption, UnsupportedFormat."""
+def decode(stored: bytes, id: str, path: str, *, files: bool = True) -> Published:
+    """What ``encode`` made, checked; without ``files`` both manifests are empty, and it is not
+    O(files). Raises Corruption, UnsupportedFormat."""
     payload, told = stored[:-_SUM_BYTES], stored[-_SUM_BYTES:]
     file = f"{path}/{MANIFEST}"
     if xxh3(payload).to_bytes(_SUM_BYTES, "little") != told:
@@ -198,7 +199,8 @@ def decode(stored: bytes, id: str, path: str) -> Published:
     }
     return Published(
         id, path, texts[0], sqn, taken_at, expires_at, counts, texts[1],
-        LedgerManifest.decode(ledger), JournalManifest.decode(journal),
+        LedgerManifest.decode(ledger) if files else LedgerManifest.empty(),
+        JournalManifest.decode(journal) if files else JournalManifest.empty(),
     )  # fmt: skip
 
 
@@ -214,15 +216,16 @@ def _aside(path: str) -> str:
     return f"{path}-{secrets.randbits(64):016x}{TEMPORARY_SUFFIX}"
 
 
-def read(disk: Disk, path: str) -> Published:
-    """The snapshot in a directory. Raises SnapshotExpired where it is gone, Corruption."""
+def read(disk: Disk, path: str, *, files: bool = True) -> Published:
+    """The snapshot in a directory; ``files`` as in ``decode``. Raises SnapshotExpired where it is
+    gone, Corruption."""
     id = path.rpartition("/")[2]
     refuse_links(disk, path)
     try:
         stored = disk.read(f"{path}/{MANIFEST}", _MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         raise _gone(disk, path) from None
-    found = decode(stored, id, path)
+    found = decode(stored, id, path, files=files)
     if found.name and disk.exists(f"{path}/{REPLACED}"):
         return replace(found, name="")
     return found
@@ -308,13 +311,13 @@ def directories(disk: Disk, store: str) -> list[str]:
     return [path for path in found if not disk.is_link(path)]
 
 
-def listed(disk: Disk, store: str) -> Iterator[Published]:
+def listed(disk: Disk, store: str, *, files: bool = True) -> Iterator[Published]:
     """The published snapshots of the store at a path, oldest first; those that cannot be read
     are left out, with a warning; but raises OSError where it is this process that is short of
-    something. Expired ones are among them until they are swept."""
+    something. Expired ones are among them until they are swept. ``files`` as in ``decode``."""
     for path in directories(disk, store):
         try:
-            yield read(disk, path)
+            yield read(disk, path, files=files)
         except SnapshotExpired:
             continue  # an orphan, or just released
         except (OctavoError, OSError) as wrong:
@@ -357,7 +360,7 @@ def sweep(disk: Disk, store: str, now_ms: int) -> list[str]:
             making = f"{path}/{MAKING}"
             begun = disk.exists(making) or _is_old(id, now_ms)
             orphan = begun and not disk.is_held(making)
-            over = read(disk, path).expires_at + GRACE_MS <= now_ms
+            over = read(disk, path, files=False).expires_at + GRACE_MS <= now_ms
             over = over or _is_left(disk, f"{path}/{READING}")
         except (SnapshotExpired, Corruption):
             over = orphan
@@ -394,7 +397,7 @@ def _is_old(id: str, now_ms: int) -> bool:
 
 def with_name(disk: Disk, store: str, name: str, now_ms: int) -> list[Published]:
     """The live snapshots that have a name, of which readers take the last: more than one only where
-    a replacement was cut short. Raises Misuse where none can have it."""
+    a replacement was cut short; without their files. Raises Misuse where none can have it."""
     if not name:
         return []
     if len(name.encode(errors="replace")) > MAX_NAME_BYTES or made_at(name) is not None:
@@ -402,7 +405,8 @@ def with_name(disk: Disk, store: str, name: str, now_ms: int) -> list[Published]
             f"name={shown(name)}: allowed are up to {MAX_NAME_BYTES} bytes that do not look like "
             "an id"
         )
-    return [each for each in listed(disk, store) if each.name == name and now_ms < each.expires_at]
+    known = listed(disk, store, files=False)
+    return [each for each in known if each.name == name and now_ms < each.expires_at]
 
 
 def take_name(disk: Disk, holders: list[Published]) -> None:

@@ -13,6 +13,7 @@ from whole_store import WallClock, opened
 import octavo
 from octavo.files.door.disk import AppendFile, RealDisk
 from octavo.manifest import published
+from octavo.manifest.journal_manifest import JournalManifest
 
 NOW_MS = 1_800_000_000_000
 
@@ -242,3 +243,26 @@ def test_of_two_of_a_name_the_one_is_found_whose_lease_runs(
     clock.now += 7_200_000
     with pytest.raises(octavo.SnapshotExpired):
         store.published("latest")
+
+
+def test_a_publication_reads_no_list_of_files_of_other_snapshots(
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        with store.snapshot() as snap:
+            snap.publish(f"before {number}")
+    read: list[bytes] = []
+    decode = JournalManifest.decode
+
+    def noted(payload: bytes) -> JournalManifest:
+        read.append(payload)
+        return decode(payload)
+
+    monkeypatch.setattr(JournalManifest, "decode", noted)
+    publish(store, "1")
+    publish(store, "2")
+    with store.snapshot() as snap, pytest.raises(octavo.Misuse, match="has it"):
+        snap.publish("before 3")
+    assert not read
+    assert {each.name for each in store.published()} >= {f"before {n}" for n in range(5)}
+    assert read
