@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import subprocess
 from typing import Any
 
 from octavo.files.jobs import worker
+from octavo.files.unbroken import unbroken
 
 LOOK_SECONDS = 5.0
 LOOKS = 6
@@ -62,7 +64,7 @@ class WorkerPipe:
         while left:
             _sign(self._writable)
             with contextlib.suppress(BlockingIOError):
-                left = left[os.write(self._requests, left) :]
+                left = left[_written(self._requests, left) :]
 
     def flush(self) -> None:
         """Nothing is kept here."""
@@ -77,6 +79,22 @@ class WorkerPipe:
                 break
             found += part
         return bytes(found)
+
+
+def _written(pipe: int, part: memoryview) -> int:
+    """As ``os.write``, without a SIGPIPE: the death of a worker is not to end a program that gave
+    that signal its default action, for the sake of its own output, or embeds Python without
+    Python's handlers."""
+    with unbroken:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
+        try:
+            return os.write(pipe, part)
+        except BrokenPipeError:
+            if signal.SIGPIPE not in before and signal.SIGPIPE in signal.sigpending():
+                signal.sigwait({signal.SIGPIPE})  # or it comes as soon as it may
+            raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _sign(wanted: select.poll) -> None:
