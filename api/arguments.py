@@ -213,7 +213,7 @@ def to_expiry(ttl: object, expires_at: object, now_ms: int) -> int:
 
 def to_moment(name: str, moment: object) -> int:
     """ms UTC of a moment. Raises Misuse that names the argument."""
-    if isinstance(moment, datetime):
+    if isinstance(moment, datetime) and moment == moment:  # pandas' NaT is one, and no moment
         if moment.utcoffset() is None:  # also where it has a tzinfo that does not know it
             raise Misuse(f"{name} is a datetime without a time zone: give it one")
         return ms_of(moment)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 
 import octavo
@@ -329,3 +330,11 @@ def test_a_datetime_is_a_moment_everywhere(tmp_path: Path) -> None:
 
         with pytest.raises(octavo.Misuse, match="time zone"):
             store.put("l", "v", expires_at=datetime(2040, 1, 1, tzinfo=Nowhere()))
+        nothing: Any = pandas.NaT  # a datetime that raises whatever it is asked
+        for call in (
+            lambda: store.put("l", "v", expires_at=nothing),
+            lambda: store.put("l", "v", ttl=nothing),
+            lambda: store.keys(modified_since=nothing),
+        ):
+            with pytest.raises(octavo.Misuse, match="=NaT: allowed"):
+                call()
