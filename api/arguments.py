@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -37,6 +38,8 @@ OF_HEADS = "this is a head-only store: use head_bucket(name) and head_batch() in
 """What buckets of standard objects say there."""
 _YEAR_SECONDS = 366 * 86400
 _MOMENTS = "allowed are whole ms since 1970 UTC (int, not float), or an aware datetime"
+_NAMES_OF_FIELDS = re.compile(":[^:]*:")
+"""In the format of a memoryview."""
 _SECONDS = range(10**9, 10**10)
 """As ms in early 1970, when nothing expired; as seconds since then today's moments."""
 
@@ -68,7 +71,13 @@ def to_bytes(name: str, value: object) -> bytes:
         except UnicodeEncodeError as wrong:
             raise Misuse(f"{name}: {wrong}; a str is stored as its UTF-8 bytes") from None
     if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(memoryview(value))
+        view = memoryview(value)
+        if "O" in view.format and "O" in _NAMES_OF_FIELDS.sub("", view.format):
+            raise Misuse(
+                f"{name} is a memoryview of Python objects, as of a NumPy array of dtype=object, "
+                "and its bytes are their addresses in memory: encode the objects themselves"
+            )
+        return bytes(view)
     raise Misuse(
         f"{name} is of type {type(value).__name__}: allowed are str (stored as UTF-8), bytes, "
         "bytearray and memoryview"

@@ -338,3 +338,24 @@ def test_a_datetime_is_a_moment_everywhere(tmp_path: Path) -> None:
         ):
             with pytest.raises(octavo.Misuse, match="=NaT: allowed"):
                 call()
+
+
+def test_addresses_of_python_objects_are_no_value(tmp_path: Path) -> None:
+    objects = np.array([1, "a"], dtype=object)
+    rows = np.zeros(2, dtype=[("O", "i4"), ("of", "O")])
+    with octavo.open(tmp_path / "s") as store:
+        for data in (objects.data, rows.data):
+            for call in (
+                lambda data=data: store.put("k", data),
+                lambda data=data: store.put("k", "v", metadata=data),
+                lambda data=data: store.put(data, "v"),
+                lambda data=data: store.put_many([("k", data)] * 20),
+            ):
+                with pytest.raises(octavo.Misuse, match="memoryview of Python objects"):
+                    call()
+            with pytest.raises(octavo.Misuse, match="Python objects"), store.batch() as batch:
+                batch.put("b", "k", data)
+        assert store.last_sqn == 0
+        numbers = np.arange(4).view([("O", "i4"), ("NO", "i4")])  # a name is no type
+        store.put("k", numbers.data)
+        assert store["k"] == numbers.tobytes()
