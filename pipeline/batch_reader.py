@@ -255,6 +255,9 @@ class PushingReader(SnapshotReader):
 
 
 def _bytes(value: object) -> bytes | None:
+    """What a filter compares with; None where that is not known."""
     if isinstance(value, bytes | bytearray):
         return bytes(value)
-    return value.encode() if isinstance(value, str) else None
+    if isinstance(value, str) and "\N{REPLACEMENT CHARACTER}" not in value:
+        return value.encode()
+    return None  # bytes that are no UTF-8, which Spark compares with, are told as that character

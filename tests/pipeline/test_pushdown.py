@@ -78,6 +78,9 @@ def every(low: int, high: int) -> list[tuple[bytes, bytes]]:
         ([Not(EqualTo(KEY, b"40"))], every(0, 60)),
         ([In(KEY, (b"03", b"44", b"none"))], [*every(3, 4), *every(44, 45)]),
         ([In(KEY, (b"03", None))], every(0, 60)),
+        ([GreaterThan(KEY, "3\ufffd")], every(0, 60)),  # as cast(X'3280' as string) comes
+        ([In(KEY, ("03", "\ufffd"))], every(0, 60)),
+        ([EqualTo(BUCKET, "\ufffd")], every(0, 60)),
         ([In(KEY, (b"03", b"44")), In(KEY, (b"44", b"55"))], every(44, 45)),
         ([In(KEY, (b"03", b"44")), In(KEY, (b"55",))], []),
         ([In(KEY, (b"03", b"44")), GreaterThan(KEY, b"10")], every(44, 45)),
