@@ -202,8 +202,8 @@ def refuse_ahead(options: FeedOptions, sqn: int, newest: int, horizon: int) -> N
         raise Misuse(
             f"the checkpoint has read up to sqn {sqn}, and the newest change at {options.path} is "
             f"{reached}: an earlier state was put in the store's place, which gives the numbers "
-            "above anew. Follow it with a new checkpoint into a new target, or set failOnDataLoss "
-            "to false"
+            "above anew, or the end of its journal is gone, which the owner's notes tell. Follow "
+            "it with a new checkpoint into a new target, or set failOnDataLoss to false"
         )
 
 
@@ -211,16 +211,21 @@ def refuse_other(
     options: FeedOptions, offset: Mapping[str, Any], look: JournalLook, newest: int
 ) -> None:
     """Raise Misuse where the record that an offset ends with is not what it was: above the horizon
-    none ever goes, and below it none becomes another."""
+    none ever goes, but by damage, and below it none becomes another."""
     sqn, told = int(offset["sqn"]), offset.get("at")
     if not told or not options.fails or sqn > newest:
         return
     found = look.mark(sqn)
     if found != told and (found or sqn > look.horizon):
+        damage = (
+            "no record: damage took it, which the owner's notes tell, and then a batch with "
+            "failOnDataLoss=false goes on behind it; or "
+        )
         raise Misuse(
             f"the checkpoint has read up to sqn {sqn}, and at {options.path} that is by now "
-            "another record: an earlier state was put in the store's place and went on from there. "
-            "Follow it with a new checkpoint into a new target, or set failOnDataLoss to false"
+            f"{'another record: ' if found else damage}an earlier state was put in the store's "
+            "place and went on from there. Follow it with a new checkpoint into a new target, or "
+            "set failOnDataLoss to false"
         )
 
 

@@ -337,7 +337,8 @@ def test_a_backup_in_its_stores_place_that_grew_past_the_checkpoint_is_refused(
         shutil.rmtree(path)
         (tmp_path / "image").rename(path)
     lived(path, 7, 100)
-    with pytest.raises(octavo.Misuse, match=f"sqn {reached['sqn']}, and at .* by now another"):
+    now = "no" if ends == "killed" else "another"
+    with pytest.raises(octavo.Misuse, match=f"sqn {reached['sqn']}, and at .* by now {now} record"):
         stream(path).latestOffset(reached, ReadAllAvailable())
     with pytest.raises(octavo.Misuse, match="an earlier state was put in the store's place"):
         stream(path).partitions(begun, reached)
@@ -345,6 +346,29 @@ def test_a_backup_in_its_stores_place_that_grew_past_the_checkpoint_is_refused(
     assert careless.latestOffset(reached, ReadAllAvailable())["sqn"] > reached["sqn"]
     del reached["at"]  # as earlier releases had them
     assert stream(path).latestOffset(reached, ReadAllAvailable())["sqn"] > reached["sqn"]
+
+
+def test_a_checkpoint_whose_record_was_lost_to_damage_is_told_so_and_can_go_on(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "s"
+    with octavo.open(path) as store:
+        store.put("first", b"v")
+        store.put("second", b"the value that is lost")
+        begun = stream(path).initialOffset()
+        reached = stream(path).latestOffset(begun, ReadAllAvailable())
+        store.put("third", b"v")
+    (log,) = (path / "journal").glob("*.log")
+    log.write_bytes(log.read_bytes().replace(b"is lost", b"is l0st"))
+    with octavo.open(path) as store:
+        assert any("damaged" in note for note in store.stats()["notes"])
+        with pytest.raises(octavo.Misuse, match="no record: damage took it, which"):
+            stream(path).latestOffset(reached, ReadAllAvailable())
+        careless = stream(path, failOnDataLoss="false")
+        behind = careless.latestOffset(reached, ReadAllAvailable())
+        assert [part.last for part in careless.partitions(reached, behind)[0].parts] == [3]
+        store.put("fourth", b"v")
+        assert stream(path).latestOffset(behind, ReadAllAvailable())["sqn"] == 4
 
 
 def test_a_checkpoint_knows_its_record_after_compaction_and_sealing(tmp_path: Path) -> None:
