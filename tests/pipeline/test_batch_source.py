@@ -10,13 +10,16 @@ from copy import copy
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BinaryType, StructField, StructType
 from random_stores import COLUMNS, fill, held, load, read
 from whole_store import SEED, flush, opened
 
 import octavo
+from octavo.files.door.disk import RealDisk
 from octavo.manifest import pinning, published
+from octavo.pipeline.batch_reader import SnapshotReader
 from octavo.pipeline.feed import feed_options
 from octavo.pipeline.read_options import parsed
 from octavo.pipeline.snapshot_choice import snapshot_path
@@ -467,3 +470,24 @@ def test_a_store_where_nothing_can_be_pinned_says_so(
     monkeypatch.setattr(pinning, "pin", refused)
     with pytest.raises(octavo.Misuse, match=r"Read-only .*that its owner published"):
         snapshot_path(parsed({"path": str(tmp_path)}))
+
+
+def test_a_published_snapshot_is_read_where_nothing_may_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner did not count the keys, and so did not write down which numbers are live."""
+
+    def refused(_: object, path: str, __: bytes) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    with octavo.open(tmp_path / "s") as store:
+        store.put_many((f"{n}", f"value {n}") for n in range(100))
+        path = store.snapshot().publish(count=False).path
+        wanted = dict(store.items())
+    options = parsed({"path": str(tmp_path / "s"), "columns": "key,value"})
+    schema = StructType([StructField(name, BinaryType(), False) for name in options.columns])
+    monkeypatch.setattr(RealDisk, "write_atomically", refused)
+    reader = SnapshotReader(options, path, None, schema)
+    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    table = pa.Table.from_batches(batches)
+    assert dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)) == wanted
