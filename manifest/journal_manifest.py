@@ -29,7 +29,8 @@ from octavo.manifest.packing import MAX_VERSION, Packer, Unpacker
 
 MAX_SQN = (1 << 64) - 1
 GIVEN_BACK = 1 << 17
-"""Where fewer are reserved, the store was closed, which gives back those that were not given."""
+"""Where fewer are reserved, the store was closed, which gives back those that were not given: the
+last ones are never given."""
 
 _SNAPSHOT = b"OJM1"
 _CHANGE = b"OJC1"
@@ -118,8 +119,7 @@ class JournalManifest:
 
     def gone(self, newest: int) -> range:
         """The sqns that the end of the journal lacks, whose files, or ledger, go up to ``newest``:
-        a store that was closed knows its last one. Who was killed had reserved more, but for one
-        on a full disk."""
+        a store that was closed knows its last one. Who was killed had reserved more."""
         return range(newest + 1, self.ceiling if self.ceiling - newest <= GIVEN_BACK else 0)
 
     def gone_told(self, directory: str, newest: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,12 @@ from simdisk import SimDisk
 from whole_store import no_hang, opened, settle
 
 import octavo
+from octavo import read_only
 from octavo.actors import inker as inker_module
 from octavo.actors import journal_start
 from octavo.actors.opening import resumption
 from octavo.actors.writing.pace import LOOK_EVERY
+from octavo.manifest import journal_manifest
 from octavo.manifest.change_log import recover
 from octavo.manifest.journal_manifest import JournalManifest
 
@@ -89,7 +92,10 @@ def test_what_is_written_at_once_gets_no_number_that_is_not_reserved(
                     for number in range(5 * step):
                         batch.put("b", b"%d" % number, b"v", index=index)
             assert store.last_sqn < reserved(disk)
+        last = store.last_sqn
         forget(store)
+        with read_only.opened(disk.after_kill(), "/store", {}) as reader:
+            assert (reader.last_sqn, reader.verify().problems) == (last, [])
 
 
 @pytest.mark.parametrize("raised", ["in time", "late", "never"])
@@ -99,7 +105,7 @@ def test_where_no_more_can_be_reserved_no_more_are_given(
 ) -> None:
     disk, step = SimDisk(), 1 << 11
     steps_of(step, monkeypatch)
-    monkeypatch.setattr(journal_start, "_LOOK_AGAIN", step // 16)
+    monkeypatch.setattr(journal_start, "_LOOK_AGAIN", step // 32)
     if raised == "never":
         monkeypatch.setattr(inker_module.Inker, "raise_ceiling", lambda inker: None)
     with one_thread(f"{code} {raised}") as pool:
@@ -124,6 +130,35 @@ def test_where_no_more_can_be_reserved_no_more_are_given(
             store.put(b"k", b"w")
         assert store.get(b"k") == b"v"
         forget(store)
+
+
+def test_who_is_killed_where_no_more_can_be_reserved_does_not_seem_to_have_closed_with_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    step = 1 << 11
+    steps_of(step, monkeypatch)
+    monkeypatch.setattr(journal_start, "_LOOK_AGAIN", step // 32)
+
+    def filled(most: int) -> tuple[SimDisk, int]:
+        """The disk of who put up to there, or to the last one that was taken; and that."""
+        disk = SimDisk()
+        with one_thread("killed"):
+            store = simulated(disk, clock_ms=clock_ms, **LARGE)
+            store.put(b"a", b"1", sync=True)
+            disk.fail("write", 1, errno.ENOSPC, lasting=True)
+            with suppress(octavo.StorageFailed):
+                put_up_to(store, most)
+            last = store.last_sqn
+            forget(store)
+        return disk.after_kill(), last
+
+    _, most = filled(10 * step)
+    disk, last = filled(most - 1)
+    assert last == most - 1
+    with read_only.opened(disk, "/store", {}) as reader:
+        assert (reader.last_sqn, reader.verify().problems) == (last, [])
+    with one_thread("again"), simulated(disk, clock_ms=clock_ms, **LARGE) as store:
+        assert store.stats()["notes"] == []
 
 
 @pytest.mark.parametrize("way", ["put", "put_many", "batch"])
@@ -173,6 +208,8 @@ def test_what_is_written_counts_although_the_roll_behind_it_waited_too_long(
 def steps_of(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (inker_module, resumption):
         monkeypatch.setattr(module, "CEILING_STEP", step)
+    for module in (inker_module, journal_start, journal_manifest):
+        monkeypatch.setattr(module, "GIVEN_BACK", step // 8)
 
 
 def reserved(disk: SimDisk) -> int:
