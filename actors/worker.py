@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from typing import Any
 
 from octavo.actors.measures import JobHistory
@@ -89,7 +90,12 @@ class JobRunner:
             with unbroken, loading:
                 from octavo.files.jobs.table import JOBS
             with self.history.timed(job, arguments) as run:
-                run.result = JOBS[job](self._disk, *blobs, **arguments)
+                try:
+                    run.result = JOBS[job](self._disk, *blobs, **arguments)
+                except BaseException as error:
+                    # What it had mapped would stay with that, and the room of files that are gone.
+                    traceback.clear_frames(error.__traceback__)
+                    raise
             return run.result
         except MemoryError as error:
             raise worker.no_memory() from error

@@ -6,6 +6,7 @@ Long form: scripts/campaign full-disk.
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 from collections.abc import Iterator
@@ -284,7 +285,11 @@ def test_what_has_no_room_to_be_rewritten_keeps_nothing_else_from_being_given_ba
         return
     with half_and_gone(disk) as store:
         want = dict(store.items())
-        assert store.compact().records_dropped > 3000
+        gc.disable()  # nor does what jobs that failed had mapped, until a collector comes by
+        try:
+            assert store.compact().records_dropped > 3000
+        finally:
+            gc.enable()
         assert dict(store.items()) == want
         assert store.verify().ok
 
