@@ -13,28 +13,30 @@ import tempfile
 from contextlib import nullcontext
 from pathlib import Path
 
-from known_calls import CALLS, OTHERS, wrong_reads
+from known_calls import STANDARD, wrong_reads
+from known_heads import HEADS
 from small_sizes import small_sizes
 from switched import CLOSES, switched_store
 
 RUNS = 200
 RUNS_A_LOOK = 20
+CALLS = [(known, call) for known in (STANDARD, HEADS) for call in known.calls]
 
 
 def case(seed: int, number: int) -> dict[str, int]:
     turn, place = divmod(number, len(CALLS))
-    call, sizes = list(CALLS)[place], random.Random(f"sizes {seed} {number}")
+    (known, call), sizes = CALLS[place], random.Random(f"sizes {seed} {number}")
     home = Path(tempfile.mkdtemp(prefix="octavo-switches-"))
     try:
         with (
             small_sizes(sizes) if turn % 2 else nullcontext(),
-            switched_store(home / "s", f"{seed} {number}") as switched,
+            switched_store(home / "s", f"{seed} {number}", known) as switched,
         ):
             for run in range(RUNS):
-                other = switched.on.rng.choice([*OTHERS, CLOSES])
+                other = switched.on.rng.choice([*known.others, CLOSES])
                 wrong = switched.wrong(call, other, stops=run % 2 == 1)
                 if not wrong and run % RUNS_A_LOOK == 0:
-                    wrong = wrong_reads(switched.on)
+                    wrong = wrong_reads(switched.on, known.reads)
                 if wrong:
                     raise AssertionError(f"run {run}: {wrong}")
     finally:

@@ -1,18 +1,21 @@
 """Calls of a store of which every version is known: what they read, and what is to be found; what
-they change."""
+they change. Those of a head-only store: see known_heads.py."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from contextlib import suppress
+from typing import NamedTuple, TypeVar
 
 from crash_workloads import rolled
 from known_store import (
     FIELD,
+    KEEPS,
     KEY,
     KEYS,
     NEXT,
+    SEVERAL,
     TERMS,
     KnownStore,
     State,
@@ -22,6 +25,8 @@ from known_store import (
 )  # fmt: skip
 
 import octavo
+from octavo.files.door.disk import RealDisk
+from octavo.files.handover.staged_writer import StagedWriter
 
 T = TypeVar("T")
 ABSENT = b"none"
@@ -57,7 +62,38 @@ def _of_snapshot(read: Callable[[octavo.Snapshot], object]) -> Callable[[KnownSt
     return reads
 
 
-READS: dict[str, tuple[Callable[[KnownStore], object], Callable[[State], object]]] = {
+def in_reader(on: KnownStore) -> object:
+    """As another process does."""
+    with octavo.open(on.home, read_only=True) as reader:
+        return on.items_in(reader)
+
+
+def in_newest(on: KnownStore) -> object:
+    try:
+        before = on.beside.popleft()
+    except IndexError:
+        before = octavo.open(on.home, read_only=True)
+    with before:
+        newest = before.newest()
+    on.beside.append(newest)
+    return on.items_in(newest)
+
+
+def in_published(on: KnownStore) -> object:
+    with on.store.snapshot() as snapshot:
+        published = snapshot.publish(lease_seconds=60)
+    with published.open() as reader:
+        published.release()
+        return on.items_in(reader)
+
+
+Reads = dict[str, tuple[Callable[[KnownStore], object], Callable[[State], object]]]
+READS_BESIDE: Reads = {
+    "items of a reader": (in_reader, items_of),
+    "items of a newer reader": (in_newest, items_of),
+    "items that are published": (in_published, items_of),
+}
+READS: Reads = {
     "get": (lambda on: on.store.get(KEY), lambda state: value_in(state, KEY)),
     "get of none": (lambda on: on.store.get(ABSENT), lambda state: None),
     "head": (_sqn_of, lambda state: state[KEY].sqn if KEY in state else None),
@@ -115,6 +151,7 @@ READS: dict[str, tuple[Callable[[KnownStore], object], Callable[[State], object]
         ),
         lambda state: sorted((each.sqn, key, each.value) for key, each in state.items()),
     ),
+    **READS_BESIDE,
 }
 
 # ---------------------------------------------------------------- what changes the store
@@ -192,18 +229,37 @@ def releases(on: KnownStore) -> None:
 
 def _reads_all(on: KnownStore) -> None:
     for _ in range(2):  # what is read again is kept
-        _ = [on.store.get(key) for key in KEYS]
-        _ = list(on.store.items()), list(on.store.keys())
+        _ = on.gets_in(on.store), on.items_in(on.store)
 
 
 def _time_passes(on: KnownStore) -> None:
     on.now_ms += 4000
 
 
-OTHERS: dict[str, Step] = {
+def _verifies(on: KnownStore) -> None:
+    if problems := on.store.verify().problems:
+        raise AssertionError(problems[:3])
+
+
+def _backs_up(on: KnownStore) -> None:
+    with suppress(octavo.StoreLocked):  # the other thread is at it
+        on.store.backup(on.home.with_name("backup"))
+
+
+def _takes_in(on: KnownStore) -> None:
+    job = f"job-{on.value().partition(b':')[0].decode()}"
+    tried = [Version(0, key, on.value()) for key in SEVERAL]
+    writer = StagedWriter(RealDisk(), on.store.path, job, "a", now_ms=on.now_ms, file_records=3)
+    writer.put_many(b"", SEVERAL, [each.value or b"" for each in tried])
+    writer.finish()
+    with on.trying(*tried):
+        done = on.store.ingest(job, ["a"])
+    on.wrote_at_once(done.last_sqn, tried)
+
+
+OF_ANY: dict[str, Step] = {
     "puts": KnownStore.put,
     "puts another key": lambda on: on.put(KEYS[11]),
-    "puts with a term": lambda on: on.put(term=2),
     "puts what expires": lambda on: on.put(ttl=3),
     "deletes": KnownStore.delete,
     "writes a batch": KnownStore.batch,
@@ -213,18 +269,39 @@ OTHERS: dict[str, Step] = {
     "merges": _merges,
     "rolls": _rolls,
     "seals": _seals,
-    "compacts": _compacts,
     "takes a snapshot": _takes_a_snapshot,
     "releases": releases,
     "reads all": _reads_all,
+    "reads beside": in_newest,
+    "publishes": in_published,
+    "verifies": _verifies,
+    "backs up": _backs_up,
     "time passes": _time_passes,
 }
+OTHERS: dict[str, Step] = {
+    **OF_ANY,
+    "puts with a term": lambda on: on.put(term=2),
+    "puts and keeps the term": lambda on: on.put(term=KEEPS),
+    "compacts": _compacts,
+    "takes in": _takes_in,
+}
+NO_CALLS = ("reads all", "reads beside", "publishes", "time passes")
+"""Nothing that is judged by itself, or is a read."""
 
 
 def _on_condition(on: KnownStore) -> None:
-    before = _sqn_of(on) or 0
+    _judged(on, lambda before: on.put(if_sqn=before))
+
+
+def _batch_on_condition(on: KnownStore) -> None:
+    _judged(on, lambda before: on.batch(if_sqn=before))
+
+
+def _judged(on: KnownStore, write: Callable[[int], int]) -> None:
+    row = on.bucket.head(KEY)
+    before = 0 if row is None else row.sqn
     try:
-        sqn = on.put(if_sqn=before)
+        sqn = write(before)
     except octavo.Conflict:
         on.later.append(lambda: _was_changed(on, before))
     else:
@@ -237,15 +314,10 @@ def _was_changed(on: KnownStore, before: int) -> str:
 
 
 def _was_newest(on: KnownStore, before: int, sqn: int) -> str:
-    found = _before(on, sqn)
+    found = on.before(KEY, sqn)
     if any((each.sqn if each else 0) == before for each in found):
         return ""
     return f"the condition of {before} held for {sqn} over {found}"
-
-
-def _before(on: KnownStore, sqn: int) -> list[Version | None]:
-    """What a write of the key may have come upon: that depends on the moment."""
-    return [on.at(sqn - 1, now_ms).get(KEY) for now_ms in (on.since_ms, on.now_ms)]
 
 
 def _pops(on: KnownStore) -> None:
@@ -266,21 +338,37 @@ def _sets_default(on: KnownStore) -> None:
 def _replaced(on: KnownStore, value: bytes | None, before: bytes | None) -> str:
     """The write that did not tell its sqn came upon this value."""
     sqn = on.own_sqn()
-    found = _before(on, sqn)
+    found = on.before(KEY, sqn)
     on.versions.append(Version(sqn, KEY, value))
     if any((each.value if each else None) == before for each in found):
         return ""
     return f"{sqn} was to come upon {before!r}, and came upon {found}"
 
 
-CALLS: dict[str, Step] = {
-    **{name: read for name, (read, _) in READS.items()},
-    **{name: step for name, step in OTHERS.items() if name not in ("reads all", "time passes")},
+CALLS_OF_ANY: dict[str, Step] = {
     "puts and syncs": lambda on: on.put(sync=True),
     "puts on a condition": _on_condition,
-    "pop": _pops,
-    "setdefault": _sets_default,
+    "writes a batch on a condition": _batch_on_condition,
 }
+
+
+class Known(NamedTuple):
+    """What can be called."""
+
+    reads: Reads
+    others: dict[str, Step]
+    own: dict[str, Step]
+
+    @property
+    def calls(self) -> dict[str, Step]:
+        return {
+            **{name: read for name, (read, _) in self.reads.items()},
+            **{name: step for name, step in self.others.items() if name not in NO_CALLS},
+            **self.own,
+        }
+
+
+STANDARD = Known(READS, OTHERS, {**CALLS_OF_ANY, "pop": _pops, "setdefault": _sets_default})
 
 # ---------------------------------------------------------------- before and after them
 
@@ -290,28 +378,30 @@ def _leaves_the_cache(on: KnownStore) -> None:
     on.put(term=on.rng.choice((None, *range(TERMS))))
 
 
-def some(on: KnownStore) -> None:
+def some(on: KnownStore, others: dict[str, Step]) -> None:
     """Versions move on, and to other places."""
     rng = on.rng
-    steps = rng.choices((_puts_any, _puts_any, _puts_any, *OTHERS.values()), k=rng.randint(0, 4))
+    steps = rng.choices((_puts_any, _puts_any, _puts_any, *others.values()), k=rng.randint(0, 4))
     if rng.random() < 0.75:
         steps.insert(rng.choice((0, len(steps))), _leaves_the_cache)
     for step in steps:
+        on.since_ms = on.now_ms
         step(on)
+        on.settle_terms()
     if rng.random() < 0.3 or len(on.held) > MOST_HELD:
         releases(on)
 
 
-def wrong_reads(on: KnownStore) -> str:
+def wrong_reads(on: KnownStore, reads: Reads = READS) -> str:
     """What is found other than it was written, by all reads and all snapshots; empty: nothing."""
     state = on.at(on.store.last_sqn, on.now_ms)
-    for name, (read, expected) in READS.items():
+    for name, (read, expected) in reads.items():
         if (found := read(on)) != expected(state):
             return f"{name} finds {found!r}, not {expected(state)!r}"
     for snapshot in on.held:
         state = on.at(snapshot.sqn, snapshot.taken_at)
-        if (items := list(snapshot.items())) != items_of(state):
+        if (items := on.items_in(snapshot)) != items_of(state):
             return f"the snapshot of {snapshot.sqn} has {items!r}, not {items_of(state)!r}"
-        if [snapshot.get(key) for key in KEYS] != [value_in(state, key) for key in KEYS]:
+        if on.gets_in(snapshot) != [value_in(state, key) for key in KEYS]:
             return f"gets of the snapshot of {snapshot.sqn} are not those of {state!r}"
     return ""

@@ -23,6 +23,7 @@ SEVERAL = [KEY, NEXT, KEYS[4], KEYS[7]]
 FIELD = "t"
 TERMS = 4
 NOW_MS = 1_700_000_000_000
+KEEPS = -1
 
 
 class Version(NamedTuple):
@@ -31,7 +32,11 @@ class Version(NamedTuple):
     value: bytes | None
     """None: a delete."""
     term: int | None = None
+    """KEEPS: that of the version before."""
     expiry_ms: int = 0
+
+    def lives(self, now_ms: int) -> bool:
+        return not self.expiry_ms or self.expiry_ms > now_ms
 
 
 State = dict[bytes, Version]
@@ -39,6 +44,8 @@ State = dict[bytes, Version]
 
 class KnownStore:
     """A store, what was written to it, and snapshots that are held."""
+
+    mode = "standard"
 
     def __init__(self, home: Path, pool: HeldPool, rng: random.Random) -> None:
         self.pool, self.rng = pool, rng
@@ -53,7 +60,9 @@ class KnownStore:
         """What tells, as all have ended, what is wrong with them."""
         self.tried: list[Version] = []
         """Writes that were not answered yet, were refused, or never will be answered."""
-        self._number, self._home = 0, home
+        self._number, self.home = 0, home
+        self.beside: deque[octavo.ReadOnlyStore] = deque()
+        """Readers as of some moment."""
         self.store = self._opened()
         for number, key in enumerate(KEYS):
             self.put(key, term=number % TERMS)
@@ -61,11 +70,33 @@ class KnownStore:
     def _opened(self) -> octavo.Store:
         return opened(
             RealDisk(),
-            str(self._home),
+            str(self.home),
+            mode=self.mode,
             clock_ms=lambda: self.now_ms,
             read_cache_bytes=self.rng.choice((0, 4096, 1 << 20, 1 << 20)),
             push_rows=self.rng.choice((64, 200)),
+            max_open_files=self.rng.choice((8, 64)),
+            waste_retention_seconds=self.rng.choice((0, 0, 2)),
         )
+
+    # ------------------------------------------------------------ what depends on the mode
+
+    def bucket_of(self, source: Any) -> Any:
+        """Where the keys are, in the store, a snapshot or a reader."""
+        return source
+
+    def begin_batch(self) -> Any:
+        return self.store.batch()
+
+    def items_in(self, source: Any) -> list[tuple[bytes, bytes | None]]:
+        return list(source.items())
+
+    @property
+    def bucket(self) -> Any:
+        return self.bucket_of(self.store)
+
+    def gets_in(self, source: Any, keys: list[bytes] = KEYS) -> list[bytes | None]:
+        return [self.bucket_of(source).get(key) for key in keys]
 
     # ------------------------------------------------------------ writing
 
@@ -75,34 +106,41 @@ class KnownStore:
 
     def put(self, key: bytes = KEY, term: int | None = None, ttl: int = 0, **more: Any) -> int:
         value, expiry_ms = self.value(), self.now_ms + ttl * 1000 if ttl else 0
-        if term is not None:
+        if term == KEEPS:
+            more["index"] = octavo.IndexEdit(remove={"other": None})
+        elif term is not None:
             more["index"] = {FIELD: term}
         if ttl:
             more["expires_at"] = expiry_ms
         version = Version(0, key, value, term, expiry_ms)
         with self.trying(version):
-            sqn = self.store.put(key, value, **more)
+            sqn = self.bucket.put(key, value, **more)
         self.versions.append(version._replace(sqn=sqn))
         return sqn
 
     def delete(self, key: bytes = KEY) -> None:
         with self.trying(Version(0, key, None)):
-            sqn = self.store.delete(key)
+            sqn = self.bucket.delete(key)
         self.versions.append(Version(sqn, key, None))
 
-    def batch(self) -> None:
+    def batch(self, **more: Any) -> int:
         values = [None if key == KEYS[4] else self.value() for key in SEVERAL]
         tried = [Version(0, key, value) for key, value in zip(SEVERAL, values, strict=True)]
-        with self.trying(*tried), self.store.batch() as batch:
+        with self.trying(*tried), self.begin_batch() as batch:
             for key, value in zip(SEVERAL, values, strict=True):
                 if value is None:
                     batch.delete(b"", key)
                 else:
-                    batch.put(b"", key, value)
-            last = batch.commit()
-        first = last - len(values) + 1
+                    batch.put(b"", key, value, **(more if key == KEY else {}))
+            last: int = batch.commit()
+        return self.wrote_at_once(last, tried)
+
+    def wrote_at_once(self, last: int, tried: list[Version]) -> int:
+        """All of these, up to that sqn. The first one's."""
+        first = last - len(tried) + 1
         self.batches.append(range(first, last))
         self.versions += [each._replace(sqn=sqn) for sqn, each in enumerate(tried, first)]
+        return first
 
     @contextmanager
     def trying(self, *versions: Version) -> Iterator[None]:
@@ -120,13 +158,19 @@ class KnownStore:
         that counts which is there."""
         self.store.close()
         self.held.clear()
+        self.let_go()
         self.store = self._opened()
         state = self.at(self.store.last_sqn, self.now_ms)
         for each in self.tried:
-            if value_in(state, each.key) != self.store.get(each.key) == each.value:
-                head = self.store.head(each.key)
+            if value_in(state, each.key) != self.bucket.get(each.key) == each.value:
+                head = self.bucket.head(each.key)
                 sqn = self.store.last_sqn if head is None else head.sqn
                 self.versions.append(each._replace(sqn=sqn))
+
+    def let_go(self) -> None:
+        """Of the readers."""
+        while self.beside:
+            self.beside.pop().close()
 
     # ------------------------------------------------------------ judging
 
@@ -142,15 +186,32 @@ class KnownStore:
 
     def end(self) -> str:
         """What is wrong, or nothing, as all calls have ended."""
+        self.settle_terms()
         later, self.later = self.later, []
         for judge in later:
             if wrong := judge():
                 return wrong
         state = self.at(self.store.last_sqn, self.now_ms)
-        for key, value in zip(KEYS, self.store.get_many(KEYS), strict=True):
+        for key, value in zip(KEYS, self.gets_in(self.store), strict=True):
             if value != value_in(state, key):
                 return f"a get of {key!r} finds {value!r}, not {value_in(state, key)!r}"
         return ""
+
+    def settle_terms(self) -> None:
+        """Of who kept that of the version before: whether that lived may have been up to when."""
+        for place, each in enumerate(self.versions):
+            if each.term == KEEPS:
+                before = self.before(each.key, each.sqn)
+                terms = {None if one is None else one.term for one in before}
+                if len(terms) > 1:
+                    told = self.store.index_of(each.key) or {}
+                    terms &= {next(iter(told.get(FIELD.encode(), [])), None)}  # type: ignore[arg-type]
+                (term,) = terms
+                self.versions[place] = each._replace(term=term)
+
+    def before(self, key: bytes, sqn: int) -> list[Version | None]:
+        """What a write of the key may have come upon: that depends on the moment."""
+        return [self.at(sqn - 1, now_ms).get(key) for now_ms in (self.since_ms, self.now_ms)]
 
     def own_sqn(self) -> int:
         """That of the one write that did not tell."""
@@ -166,13 +227,13 @@ class KnownStore:
                 break
             if each.value is None:
                 state.pop(each.key, None)
-            else:
-                state[each.key] = each
-        return {
-            key: each
-            for key, each in sorted(state.items())
-            if not each.expiry_ms or each.expiry_ms > now_ms
-        }
+                continue
+            if each.term == KEEPS:
+                before = state.get(each.key)
+                kept = before.term if before is not None and before.lives(now_ms) else None
+                each = each._replace(term=kept)
+            state[each.key] = each
+        return {key: each for key, each in sorted(state.items()) if each.lives(now_ms)}
 
     def states(self) -> Iterator[State]:
         """Those that there were since the calls began."""

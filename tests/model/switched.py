@@ -12,25 +12,27 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from known_calls import CALLS, OTHERS, READS, releases, some
+import pytest
+from known_calls import STANDARD, Known, Step, releases, some
+from known_heads import HEADS, KnownHeads
 from known_store import KnownStore
 from one_thread import one_thread
 from switch_points import SwitchPoints
 
 import octavo
+from octavo import read_only
 
 WAIT_SECONDS = 0.02
 """For the other thread: if it waits for what the call has, it goes on beside that."""
 END_SECONDS = 60.0
 CLOSES = "closes"
-_OTHERS = {**OTHERS, CLOSES: lambda on: on.store.close()}
 
 
 class _Other:
     """The other thread: it makes one call, and may stop for a moment after so many steps of it."""
 
-    def __init__(self, on: KnownStore, name: str, stops_after: int) -> None:
-        self._on, self._name, self._stops_after = on, name, stops_after
+    def __init__(self, on: KnownStore, does: Step, stops_after: int) -> None:
+        self._on, self._does, self._stops_after = on, does, stops_after
         self.steps = 0
         """Calls, and returns, so far."""
         self._goes_on, self._stands = threading.Event(), threading.Event()
@@ -54,7 +56,7 @@ class _Other:
     def _work(self) -> None:
         sys.setprofile(self._look)
         try:
-            _OTHERS[self._name](self._on)
+            self._does(self._on)
         except octavo.Busy:
             pass
         except BaseException:  # noqa: BLE001 (told by the judge)
@@ -74,24 +76,26 @@ class _Other:
 class Switched:
     """A store whose calls are interrupted so, one by one."""
 
-    def __init__(self, on: KnownStore) -> None:
-        self.on = on
+    def __init__(self, on: KnownStore, known: Known) -> None:
+        self.on, self.known = on, known
+        self._calls = known.calls
+        self._others: dict[str, Step] = {**known.others, CLOSES: lambda on: on.store.close()}
         self._points = SwitchPoints()
-        self._most = dict.fromkeys(CALLS, 8)
+        self._most = dict.fromkeys(self._calls, 8)
         self._steps = 1
 
     def wrong(self, call: str, other: str, *, stops: bool) -> str:
         """What is wrong, or nothing, where another thread makes this call at some switch point of
         ``call``, and, if it ``stops``, stands still at some step of it until that has ended."""
         on, rng = self.on, self.on.rng
-        some(on)
+        some(on, self.known.others)
         on.begin()
         at = rng.randint(1, self._most[call])
-        beside = _Other(on, other, rng.randint(1, self._steps) if stops else 0)
+        beside = _Other(on, self._others[other], rng.randint(1, self._steps) if stops else 0)
         found, answered = None, False
         try:
             with self._points.of_a_call(at, beside.begin):
-                found, answered = CALLS[call](on), True
+                found, answered = self._calls[call](on), True
         except octavo.Busy:
             pass
         except octavo.Closed:
@@ -103,8 +107,8 @@ class Switched:
         if other == CLOSES:
             on.open_again()
         wrong = beside.wrong
-        if call in READS and answered and not wrong:
-            expected = [READS[call][1](state) for state in on.states()]
+        if call in self.known.reads and answered and not wrong:
+            expected = [self.known.reads[call][1](state) for state in on.states()]
             wrong = "" if found in expected else f"found {found!r}, not one of {expected!r}"
         if not (wrong := wrong or on.end()):
             return ""
@@ -120,10 +124,13 @@ class Switched:
 
 
 @contextmanager
-def switched_store(home: Path, seed: object) -> Iterator[Switched]:
+def switched_store(home: Path, seed: object, known: Known = STANDARD) -> Iterator[Switched]:
     """A store for such calls, everything of which ``seed`` says but how threads wait."""
-    with one_thread(f"switched {seed}") as pool:
-        on = KnownStore(home, pool, random.Random(f"switched {seed}"))
-        yield Switched(on)
+    with one_thread(f"switched {seed}") as pool, pytest.MonkeyPatch.context() as patch:
+        make = KnownHeads if known is HEADS else KnownStore
+        on = make(home, pool, random.Random(f"switched {seed}"))
+        patch.setattr(read_only, "wall_clock_ms", lambda: on.now_ms)
+        yield Switched(on, known)
         releases(on)
+        on.let_go()
         on.store.close()
