@@ -25,7 +25,8 @@ CALLS = [(known, call) for known in (STANDARD, HEADS) for call in known.calls]
 
 def case(seed: int, number: int) -> dict[str, int]:
     turn, place = divmod(number, len(CALLS))
-    (known, call), sizes = CALLS[place], random.Random(f"sizes {seed} {number}")
+    (known, call) = random.Random(seed).sample(CALLS, len(CALLS))[place]
+    sizes = random.Random(f"sizes {seed} {number}")
     home = Path(tempfile.mkdtemp(prefix="octavo-switches-"))
     try:
         with (

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from combined_ends import ENDS, HOLDS, dropped
 from combined_kept import KEPT, Brief, named_as_before, remove
 from combined_more import BACKUPS, MORE, refused
 from event_log import NO_ENTRIES, Entries, Event, EventLog, State, Where, in_bucket, live, rank
@@ -137,6 +138,7 @@ class CombinedMachine:
         self.ticks += 0.001
         if rng.random() < 0.3:
             self.pool.go_on(rng.randrange(1, 8))
+        dropped(self)
         self.check(self.store).some(rng.choice((0, 1, 1, 3)))
         for scan in self.scans[:]:
             for _ in range(rng.choice((0, 0, 1, 5, 200))):
@@ -164,6 +166,7 @@ class CombinedMachine:
             compact_run_percent=rng.choice((0, 70, 100)),
             compact_score_one_in=rng.choice((1, 3)),
             waste_retention_seconds=rng.choice((0.0, 0.0, 100.0)),
+            consumer_hold_bytes=rng.choice(HOLDS),
             **given,
         )  # fmt: skip
 
@@ -791,5 +794,6 @@ RULES: tuple[tuple[Callable[[CombinedMachine], None], float], ...] = (
     (CombinedMachine.write_to_backup, 0.3), (CombinedMachine.promote, 0.2),
     (CombinedMachine.reopen, 1), (CombinedMachine.lose_the_ledger, 0.6),
     (CombinedMachine.kill, 1), (CombinedMachine.cut_the_power, 0.5),
-    (CombinedMachine.work_on_it_closed, 0.6), (CombinedMachine.put_together, 3), *MORE, *KEPT,
+    (CombinedMachine.work_on_it_closed, 0.6), (CombinedMachine.put_together, 3),
+    *MORE, *KEPT, *ENDS,
 )  # fmt: skip
