@@ -11,6 +11,7 @@ import pytest
 from combined_kept import one_fewer, remove
 from event_log import EventLog, State
 from every_read import EveryRead
+from simdisk import SimDisk
 
 import octavo
 from octavo import read_only
@@ -57,23 +58,27 @@ def compact_as_far_as_may_be(machine: CombinedMachine) -> None:
 
 def look_into_waste(machine: CombinedMachine) -> None:
     """What compaction replaced is there, whole, for as long as was asked for, and no longer."""
-    path, store = f"{machine.path}/waste", machine.store
+    path, disk, store = f"{machine.path}/waste", machine.disk, machine.store
     kept_ms = int(store._running.options.waste_retention_seconds * 1000)
-    before = _waste(machine, path)
-    store.compact()
-    after = _waste(machine, path)
-    for name in before | after:
-        came = int(name[:16], 16)
-        assert (name in after) == (came + kept_ms > machine.now), (name, machine.now, kept_ms)
+    for pause in (0, machine.rng.choice((1, kept_ms - 1, kept_ms, kept_ms + 1))):
+        machine.now += max(pause, 0)
+        before = _names(disk, path)
+        files = {name for name in _names(disk, f"{machine.path}/journal") if name[-4:] == ".cdb"}
+        store.compact()
+        gone = files - _names(disk, f"{machine.path}/journal")
+        after = _names(disk, path)
+        for name in before | after | {f"{machine.now:016x}-{name}" for name in gone}:
+            kept = int(name[:16], 16) + kept_ms > machine.now
+            assert (name in after) == kept, (name, machine.now, kept_ms)
     for name in sorted(after)[-4:]:
         who = identity(name[17:])
         assert who is not None, name
-        whole = read_whole(machine.disk, f"{path}/{name}", *who)
+        whole = read_whole(disk, f"{path}/{name}", *who)
         assert not whole.faults, whole.faults
 
 
-def _waste(machine: CombinedMachine, path: str) -> set[str]:
-    return set(machine.disk.listdir(path)) if machine.disk.exists(path) else set()
+def _names(disk: SimDisk, path: str) -> set[str]:
+    return set(disk.listdir(path)) if disk.exists(path) else set()
 
 
 def destroy(machine: CombinedMachine, path: str, state: State) -> None:
