@@ -75,8 +75,9 @@ def in_newest(on: KnownStore) -> object:
         before = octavo.open(on.home, read_only=True)
     with before:
         newest = before.newest()
-    on.beside.append(newest)
-    return on.items_in(newest)
+    items = on.items_in(newest)
+    on.beside.append(newest)  # from now on the other thread may close it
+    return items
 
 
 def in_published(on: KnownStore) -> object:
