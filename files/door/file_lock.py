@@ -338,7 +338,7 @@ def _holder(fd: int | None) -> str:
         close = (
             "a store that was opened stays open until its close(), or the end of its `with`, also "
             "where nothing refers to it any more: use that one, which octavo.open_stores() has, "
-            "close it"
+            "close it (or wait, where another thread backs up to this path, restores or repairs it)"
         )
     elif not _lives(written):
         close = "it is gone, or in another container; end what it left, or close the store there"

@@ -169,3 +169,20 @@ def test_a_request_that_lay_there_before_has_nothing_written(
         serve(opened._running, wall_clock_ms())
     assert not target.exists()
     assert not Path(f"{target}.partial").exists()
+
+
+def test_of_two_backups_at_once_one_is_told_what_the_other_may_be(tmp_path: Path) -> None:
+    with octavo.open(tmp_path / "s") as store:
+        store.put("k", "v")
+        told: list[str] = []
+
+        def meanwhile(what: str, _done: int, _total: int) -> None:
+            if what == "done":
+                return
+            with pytest.raises(octavo.StoreLocked) as locked:
+                store.backup(tmp_path / "b")
+            told.append(str(locked.value))
+
+        store.backup(tmp_path / "b", progress=meanwhile)
+        assert told
+        assert all("where another thread backs up to this path" in text for text in told)
