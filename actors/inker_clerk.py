@@ -180,11 +180,12 @@ class InkerClerk(TurnActor):
         """What the manifest says of every sealed file, oldest first."""
         return self.inker.actor.manifest.entries
 
-    def eligible(self) -> tuple[JournalEntry, ...]:
+    def eligible(self, *, drops: bool = True) -> tuple[JournalEntry, ...]:
         """Sealed files that the ledger has all of and no consumer needs, undamaged, oldest
-        first."""
+        first. ``drops``: consumers that hold back too much, or for too long, go."""
         persisted = self.bookie.actor.view.ledger.persisted_sqn
-        needed = self.consumers.lowest(persisted, self.sealed())
+        held = (persisted, self.sealed()) if drops else (0, ())
+        needed = self.consumers.lowest(*held)
         return tuple(entry for entry in self.whole() if entry.last_sqn <= needed)
 
     def whole(self) -> tuple[JournalEntry, ...]:
@@ -203,10 +204,10 @@ class InkerClerk(TurnActor):
         bases = (file.base for file in inker.view.files if file.name not in sealed)
         return inker.manifest.clean_below(min(bases, default=MAX_SQN))
 
-    def survey(self, one_in: int = 1) -> dict[str, Score]:
+    def survey(self, one_in: int = 1, *, drops: bool = True) -> dict[str, Score]:
         """Scores of the eligible files, anew for those without one and one in ``one_in`` of the
-        others. In this turn. One job, O(files x samples)."""
-        eligible, below = self.eligible(), self.clean_below()
+        others; ``drops`` as of ``eligible``. In this turn. One job, O(files x samples)."""
+        eligible, below = self.eligible(drops=drops), self.clean_below()
         there = {entry.name for entry in eligible}
         self.scores = {
             name: score

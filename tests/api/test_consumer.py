@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from compacted_store import SMALL_FILES, journal_bytes, overwritten
 from simdisk import SimDisk
-from whole_store import SEED, Clock, WallClock, killed, opened
+from whole_store import SEED, Clock, WallClock, flush, killed, opened, rolled, settle
 
 import octavo
 from octavo.actors.compacting import trimming
@@ -182,6 +182,21 @@ def test_a_consumer_that_holds_back_too_much_is_dropped_loudly(
         with pytest.raises(octavo.HistoryCompacted, match="too much"):
             behind.changes()
         assert len(list(near.changes())) == store.last_sqn - near.position
+
+
+def test_figures_drop_no_consumer(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", **SMALL_FILES, consumer_hold_bytes=1) as store:
+        store.consumer("behind")
+        overwritten(store, random.Random(SEED))
+        flush(store)
+        rolled(store)
+        settle(store)
+        assert held_bytes(store, 0) > 1
+        store.stats(score=True)
+        store.inspect_html()
+        assert list(store.consumers()) == ["behind"]
+        store.compact()
+        assert store.consumers() == {}
 
 
 def test_a_consumer_at_the_end_holds_nothing_back(tmp_path: Path) -> None:
