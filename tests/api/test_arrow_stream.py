@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import duckdb
 import pandas
@@ -20,7 +21,6 @@ from whole_store import NEVER_MS, SEED, flush, opened
 
 import octavo
 from octavo.actors.scanning import batch_values
-from octavo.files.journal.journal_values import Places
 from octavo.files.kernels.arrow import pyarrow
 from octavo.files.ledger import live_batches
 
@@ -162,14 +162,8 @@ def test_values_of_like_keys_in_two_buckets_are_those_of_their_own(tmp_path: Pat
 def test_values_of_many_small_buckets_are_located_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked: list[int] = []
-    places_at = batch_values.places_at
-
-    def counted(*told: Any) -> Places:
-        looked.append(1)
-        return places_at(*told)
-
-    monkeypatch.setattr(batch_values, "places_at", counted)
+    looked = Mock(wraps=batch_values.places_at)
+    monkeypatch.setattr(batch_values, "places_at", looked)
     wanted = {(b"", b"k"): b"default"}
     with opened(tmp_path / "s", tags={"person": octavo.Tag()}) as store:
         store.put("k", b"default")
@@ -183,14 +177,14 @@ def test_values_of_many_small_buckets_are_located_together(
             table = snap.to_arrow(["bucket", "key", "value"]).read_all()
             found = [tuple(row.values()) for row in table.to_pylist()]
             assert found == [(*at, value) for at, value in sorted(wanted.items())]
-            assert len(looked) == 1
+            assert looked.call_count == 1
             one = snap.merkle(256, by="value")
-            assert len(looked) == 3  # and once a type
+            assert looked.call_count == 3  # and once a type
             monkeypatch.setattr(
                 live_batches, "_NAMES_BYTES", 1
             )  # their names are too long for that
             assert snap.to_arrow(["bucket", "key", "value"]).read_all().equals(table)
-            assert len(looked) > 600
+            assert looked.call_count > 600
         store.bucket("599").put("k", b"598")
         with store.snapshot() as snap:
             assert len(snap.merkle(256, by="value").differences(one)) == 1

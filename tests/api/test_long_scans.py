@@ -6,7 +6,7 @@ import random
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from whole_store import SEED, flush, opened, rolled
@@ -14,7 +14,6 @@ from whole_store import SEED, flush, opened, rolled
 import octavo
 from octavo.actors.reader import _LONG
 from octavo.actors.scanning import batch_values
-from octavo.files.journal.journal_values import Places
 
 ROWS = 5 * _LONG
 LATE = 2 * _LONG
@@ -99,14 +98,8 @@ def test_items_are_right_whether_few_or_many_are_of_each_file(
 def test_values_of_which_few_are_of_each_file_are_read_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked: list[int] = []
-    places_at = batch_values.places_at
-
-    def counted(*told: Any) -> Places:
-        looked.append(1)
-        return places_at(*told)
-
-    monkeypatch.setattr(batch_values, "places_at", counted)
+    looked = Mock(wraps=batch_values.places_at)
+    monkeypatch.setattr(batch_values, "places_at", looked)
     monkeypatch.setattr(batch_values.COLD, "left", 0)
     rng = random.Random(SEED)
     keys = [b"%05d" % at for at in range(ROWS)]
@@ -115,7 +108,7 @@ def test_values_of_which_few_are_of_each_file_are_read_one_by_one(
         for at in range(0, ROWS, 256):
             store.put_many((key, b"v") for key in keys[at : at + 256])
         assert len(list(store.items(limit=ROWS // 2))) == ROWS // 2
-        assert not looked
+        assert not looked.called
 
 
 def test_puts_go_on_in_the_file_that_a_long_scan_reads(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import lz4.block
 import numpy as np
@@ -22,7 +23,6 @@ from whole_store import NEVER_MS, SEED, Clock, flush, opened, settle
 import octavo
 from octavo.files.door.disk import RealDisk
 from octavo.files.jobs import live_bits
-from octavo.files.journal.journal_values import Places
 from octavo.files.journal.record_columns import RecordColumns, columns_of
 from octavo.files.kernels import arrow
 from octavo.files.ledger.bounds import OBJECTS
@@ -235,14 +235,8 @@ print("pandas" in sys.modules)
 def test_values_by_key_of_many_small_buckets_are_located_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked: list[int] = []
-    places_at = arrow_rows.places_at
-
-    def counted(*told: Any) -> Places:
-        looked.append(1)
-        return places_at(*told)
-
-    monkeypatch.setattr(arrow_rows, "places_at", counted)
+    looked = Mock(wraps=arrow_rows.places_at)
+    monkeypatch.setattr(arrow_rows, "places_at", looked)
     wanted = [(b"%03d" % at, b"k", b"%d" % at) for at in range(600)]
     with opened(tmp_path / "s") as store:
         with store.batch() as batch:
@@ -251,7 +245,7 @@ def test_values_by_key_of_many_small_buckets_are_located_together(
         files = SnapshotFiles(store.snapshot().publish().path)
         found = rows_of(record_batches(files, files.batches(OBJECTS), SCHEMA, checksums=True))
     assert [(*at, row[0]) for at, row in found.items()] == wanted
-    assert len(looked) == 1
+    assert looked.call_count == 1
 
 
 def test_a_task_does_not_load_pandas(tmp_path: Path) -> None:
