@@ -33,7 +33,7 @@ from octavo.files.messages import messages_of
 from octavo.files.unbroken import unbroken
 from octavo.manifest import unsynced
 from octavo.manifest.change_log import ChangeLog
-from octavo.manifest.journal_manifest import GIVEN_BACK, JournalEntry, JournalManifest
+from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 
 log = messages_of("octavo.inker")
 
@@ -127,7 +127,7 @@ class Inker(TurnActor):
         many the values are 16 MiB at most, or the last is the only one that is large."""
         return (
             active.offsets[-1] + len(pairs[-1][1]) > _MOST_BYTES
-            or active.base + len(active.offsets) + len(pairs) > self.manifest.ceiling - GIVEN_BACK
+            or active.base + len(active.offsets) + len(pairs) > self.manifest.to_give
         )
 
     def append_group(
@@ -155,7 +155,7 @@ class Inker(TurnActor):
                     f"{count} records of together {ends[-1]} bytes: what is written at once has to "
                     f"fit a journal file of {room} bytes"
                 )
-            if fresh or (ends[-1] <= room and first + count < self.manifest.ceiling - GIVEN_BACK):
+            if fresh or (ends[-1] <= room and first + count < self.manifest.to_give):
                 break
             self._make_room(count)
             fresh = True
@@ -216,7 +216,7 @@ class Inker(TurnActor):
     def _make_room(self, count: int) -> None:
         active = self.active
         following = active.base + len(active.offsets) - 1 if active else 0
-        if following + count > self.manifest.ceiling - GIVEN_BACK:
+        if following + count > self.manifest.to_give:
             self._reserve(following + count + 2 * CEILING_STEP)
         self._roll(following)
 

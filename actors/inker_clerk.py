@@ -184,8 +184,8 @@ class InkerClerk(TurnActor):
         """Sealed files that the ledger has all of and no consumer needs, undamaged, oldest
         first. ``drops``: consumers that hold back too much, or for too long, go."""
         persisted = self.bookie.actor.view.ledger.persisted_sqn
-        held = (persisted, self.sealed()) if drops else (0, ())
-        needed = self.consumers.lowest(*held)
+        lowest = self.consumers.lowest
+        needed = lowest(persisted, self.sealed()) if drops else lowest(0)
         return tuple(entry for entry in self.whole() if entry.last_sqn <= needed)
 
     def whole(self) -> tuple[JournalEntry, ...]:

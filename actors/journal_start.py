@@ -12,7 +12,6 @@ from octavo.actors.view import JournalView
 from octavo.files.errors import OctavoError, StorageFailed, StorageFull, room_for
 from octavo.files.journal import cdb
 from octavo.files.messages import messages_of
-from octavo.manifest.journal_manifest import GIVEN_BACK
 
 if TYPE_CHECKING:
     from octavo.actors.inker import Inker
@@ -62,15 +61,14 @@ _LOOK_AGAIN_SHIFT = 3
 def look_later(inker: Inker, file: JournalFile, why: OctavoError, most: int) -> None:
     """In the Bookie's turn: the active file cannot be rolled, or the ceiling raised. It goes on and
     counts as full a little later, at ``most`` bytes at the latest, or each put would try again.
-    Where there is no room for that, no more is taken; nor of the last sqns that are reserved, or it
-    would look as if the store had been closed with more: see JournalManifest.gone."""
+    Where there is no room for that, no more is taken."""
     if file.full <= inker.roll_size:
         log.warning("%s; the active file goes on for now", why)
     size = file.offsets[-1]
     file.full = min(max(size, inker.roll_size) + (inker.roll_size >> _LOOK_AGAIN_SHIFT), most)
     inker.stop_sqn = inker.last_sqn + 1 + _LOOK_AGAIN
     remedy = "make room and reopen" if isinstance(why, StorageFull) else "close it and reopen"
-    if inker.stop_sqn + _LOOK_AGAIN > inker.manifest.ceiling - GIVEN_BACK:
+    if inker.stop_sqn + _LOOK_AGAIN > inker.manifest.to_give:
         inker.poison(StorageFailed(f"{why}; no sqn can be reserved: {remedy}"))
     elif size > most - cdb.SEALING_BYTES * len(file.offsets):
         inker.poison(StorageFailed(f"{why}; {file.path} is full: {remedy}"))

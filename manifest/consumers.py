@@ -118,7 +118,7 @@ class Consumers:
     def lowest(self, upto: int, files: Sequence[JournalEntry] = ()) -> int:
         """Records at or below this sqn no consumer needs. Those that hold back compaction at
         ``upto`` without progress for too long, or too much of the sealed ``files``, oldest first,
-        are dropped. O(consumers * log files)."""
+        are dropped; none where ``upto`` is 0. O(consumers * log files)."""
         with self.lock:
             self._drop_holders(upto, files)
             return min((each.position for each in self._known.values()), default=MAX_SQN)

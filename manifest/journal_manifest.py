@@ -117,6 +117,12 @@ class JournalManifest:
         entry = self.entries[at]
         return entry if sqn <= entry.last_sqn else None
 
+    @property
+    def to_give(self) -> int:
+        """The first sqn that none is given: the last ones that are reserved never are, or it would
+        look as if the store had been closed with more."""
+        return self.ceiling - GIVEN_BACK
+
     def gone(self, newest: int) -> range:
         """The sqns that the end of the journal lacks, whose files, or ledger, go up to ``newest``:
         a store that was closed knows its last one. Who was killed had reserved more."""

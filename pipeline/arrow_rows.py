@@ -19,7 +19,7 @@ from octavo.files.journal.journal_values import places_at, spans
 from octavo.files.kernels.arrow import binary_array, numbers, refuse_large_value
 from octavo.files.kernels.byte_strings import gather
 from octavo.files.kernels.cold_pages import COLD, scattered
-from octavo.files.kernels.columns import ByteColumn, Strings
+from octavo.files.kernels.columns import ByteColumn, Strings, names_at
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.few_maps import most_mapped_bytes, most_maps
 from octavo.files.ledger.head_key import apart
@@ -167,7 +167,7 @@ def _values(files: SnapshotFiles, batch: Batch, *, checksums: bool) -> pa.Array:
             begins, ends = spans(offsets, sqns[which] - entry.base_sqn)
             COLD.ahead(scattered(mapped), begins, ends)
             right = files.right(entry) if checksums else None
-            names = bucket if isinstance(bucket, bytes) else bucket.picked(which)
+            names = names_at(bucket, which)
             found = places_at(mapped, begins, ends, right, tag, names, strings.picked(which))
             plain = np.flatnonzero(found.good & (found.raw_bytes < 0))
             add = made.add_copied if len(opened) > kept else made.add

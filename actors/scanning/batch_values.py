@@ -29,7 +29,7 @@ from octavo.files.kernels.byte_strings import (
     offsets_of,
 )
 from octavo.files.kernels.cold_pages import COLD
-from octavo.files.kernels.columns import ByteColumn, Strings
+from octavo.files.kernels.columns import ByteColumn, Strings, names_at
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.few_maps import most_maps
 from octavo.files.ledger.live_batches import Batch, buckets_of, by_buckets, keys_of
@@ -383,7 +383,7 @@ class BatchValues:
                     COLD.ahead(mapped, begins, ends)
                     if late:
                         wanted = Strings(columns.keys.blob, starts[rows], lengths[rows])
-                        names = bucket if isinstance(bucket, bytes) else bucket.picked(rows)
+                        names = names_at(bucket, rows)
                         located.add(
                             mapped, rows,
                             *places_unseen(mapped, begins, ends, file.seed, tag, names, wanted),
@@ -396,7 +396,7 @@ class BatchValues:
                         begins, ends = begins[order], ends[order]
                         right = partial(sums.right, times=times)
                     wanted = Strings(columns.keys.blob, starts[rows], lengths[rows])
-                    names = bucket if isinstance(bucket, bytes) else bucket.picked(rows)
+                    names = names_at(bucket, rows)
                     found = places_at(mapped, begins, ends, right, tag, names, wanted)
                     located.add(mapped, rows, found)
         return located

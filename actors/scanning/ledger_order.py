@@ -20,7 +20,13 @@ from io import BytesIO
 from itertools import compress, pairwise
 from typing import NoReturn
 
-from octavo.actors.scanning.scan_sources import CHUNK_BYTES, FIRST_WINDOW, LARGEST_WINDOW, Chunk
+from octavo.actors.scanning.scan_sources import (
+    CHUNK_BYTES,
+    FIRST_WINDOW,
+    LARGEST_WINDOW,
+    Chunk,
+    asked_for_more,
+)
 from octavo.files.errors import Corruption
 from octavo.files.kernels.arrays import np
 from octavo.files.kernels.byte_strings import Ints, array_of, as_list, lengths_of, offsets_of
@@ -279,13 +285,10 @@ class _OrderChunk:
         return self._order.sqns(self._low + low, self._low + high)
 
     def times(self, rows: Sequence[int]) -> NoReturn:
-        self._unknown()
+        asked_for_more()
 
     def heads(self, rows: Sequence[int]) -> NoReturn:
-        self._unknown()
-
-    def _unknown(self) -> NoReturn:
-        raise NotImplementedError("a scan of keys and sqns was asked for more")
+        asked_for_more()
 
 
 def _in_order(files: Sequence[tuple[Sst, int]]) -> tuple[Columns, Ints]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from octavo.actors.memory_table import MemoryTable, Slice
 from octavo.actors.view import Found, View
@@ -43,6 +43,11 @@ class Chunk(Protocol):
     def heads(self, rows: Sequence[int]) -> list[Head]:
         """Heads of some live rows, in their order."""
         ...
+
+
+def asked_for_more() -> NoReturn:
+    """Of chunks and windows of which keys and sqns alone are known."""
+    raise NotImplementedError("a scan of keys and sqns was asked for more")
 
 
 def entries_of(table: MemoryTable, keys: list[bytes], upper: int) -> tuple[list[bytes], list[int]]:

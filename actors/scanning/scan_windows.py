@@ -6,9 +6,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, compress, islice, repeat
 from operator import ne
-from typing import NoReturn, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-from octavo.actors.scanning.scan_sources import Chunk
+from octavo.actors.scanning.scan_sources import Chunk, asked_for_more
 from octavo.files.ledger.head import Head
 
 T = TypeVar("T")
@@ -102,10 +102,10 @@ class Brief:
         return self._sqns
 
     def heads(self) -> list[Head]:
-        self._unknown()
+        asked_for_more()
 
     def times(self) -> list[int]:
-        self._unknown()
+        asked_for_more()
 
     def keep(self, hits: Iterable[object]) -> None:
         self._sqns = list(compress(self._sqns, hits := list(hits)))
@@ -114,9 +114,6 @@ class Brief:
     def cut(self, rows: int) -> None:
         if rows < len(self.keys):
             del self.keys[rows:], self._sqns[rows:]
-
-    def _unknown(self) -> NoReturn:
-        raise NotImplementedError("a scan of keys and sqns was asked for more")
 
 
 class LookedUp(Brief):

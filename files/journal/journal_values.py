@@ -22,7 +22,7 @@ from octavo.files.kernels.byte_strings import (
     numbers_at,
     windows,
 )
-from octavo.files.kernels.columns import Bytes, Strings
+from octavo.files.kernels.columns import Bytes, Strings, names_at
 from octavo.files.kernels.xxh3_columns import xxh3_of
 
 Offsets: TypeAlias = "npt.NDArray[np.uint32] | Sequence[int]"
@@ -363,7 +363,7 @@ def places_at(
     inside = _inside(raw, starts, limits)
     at: Ints | slice = inside if len(inside) < count else slice(None)
     good, frames = _framed(raw, starts[at], limits[at], tag)
-    names = bucket if isinstance(bucket, bytes) else bucket.picked(at)
+    names = names_at(bucket, at)
     out.good[at] = good & _of_these_keys(raw, frames, names, keys.picked(at))
     values_at = frames.head_ends + SUMS_BYTES
     out.at[at] = values_at

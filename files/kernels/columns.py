@@ -38,3 +38,8 @@ class Strings:
         """A string."""
         at = int(self.starts[row])
         return self.blob[at : at + int(self.lengths[row])].tobytes()
+
+
+def names_at(names: bytes | Strings, rows: npt.NDArray[np.int64] | slice) -> bytes | Strings:
+    """Those of some rows; what is one name for all rows is theirs, too."""
+    return names if isinstance(names, bytes) else names.picked(rows)
