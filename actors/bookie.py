@@ -248,7 +248,7 @@ class Bookie(LiveReads, TurnActor):
     def attend(self) -> None:
         """In the turn, every few hundred puts: roll if the file is full, push if memory is; set
         the pace. Also where a put came to the end of its file's room."""
-        if (active := self.active) is not None and active.widened(self.attention):
+        if self.active is not None and self.active.widened(self.attention, self.clock_ms()):
             return
         self.inker.look()
         left, self._first = self._first - self.inker.last_sqn, 0

@@ -20,7 +20,7 @@ from octavo.actors.turns.runtime import Ref, TurnActor
 from octavo.actors.worker import JobRunner
 from octavo.actors.writing.group_commit import NOT_WRITTEN, GroupCommit
 from octavo.actors.writing.operation import Data, joined, standing
-from octavo.actors.writing.room_ahead import LARGE_BYTES, WIDE_FROM_BYTES, WIDE_STEP, RoomAhead
+from octavo.actors.writing.room_ahead import LARGE_BYTES, SHUT, WIDE_FROM_BYTES, RoomAhead
 from octavo.files.door.disk import AppendFile, Disk
 from octavo.files.errors import Corruption, OctavoError, StorageFailed, storage_error
 from octavo.files.jobs.worker import no_memory
@@ -73,6 +73,7 @@ class JournalFile(TurnActor):
         self.growing = GrowingMap(self.map_now, lambda: open_files.mapped(self))
         self._name_durable = self._expects = self.missing = False
         self._ahead = RoomAhead()
+        self.window = SHUT  # for a small put that ends within it, and in time
         self.full = cdb.MAX_FILE_BYTES  # at this size it is time to roll
         self.bound = 0  # a put that ends there, or behind, is a moment for ``widened``
         self.entry: JournalEntry | None = None  # once sealed in this life
@@ -122,21 +123,22 @@ class JournalFile(TurnActor):
             return 0
         return self._ahead.lengthen(file, len(self.offsets), self.offsets[-1], self.commit.syncs)
 
-    def widened(self, attention: int) -> bool:
+    def widened(self, attention: int, now_ms: int) -> bool:
         """In the Bookie's turn: as RoomAhead.widen, if a put ended at ``bound`` or behind. Whether
         that was all: it is not full, and not at the sqn ``attention``."""
         file, end, count = self.file, self.offsets[-1], len(self.offsets)
         if end < self.bound or file is None or self.failed is not None:
             return False
-        self.bound = min(self._ahead.widen(file, count, end, self.commit.syncs), self.full)
+        bound, self.window = self._ahead.widen(file, count, end, self.commit.syncs, now_ms)
+        self.bound = min(bound, self.full)
         return end < self.full and self.base + count - 2 < attention
 
     def _begin(self, offsets: array[int]) -> None:
         self.commit = GroupCommit(self._sync, self.latency, offsets[-1])
         self.offsets = offsets
-        self._ahead.begin(len(offsets), offsets[-1], self.commit.syncs)
+        bound = self._ahead.begin(len(offsets), offsets[-1], self.commit.syncs)
+        self.bound = min(bound, self.full)
         self.reading = (None, offsets)
-        self.bound = min(max(offsets[-1] + WIDE_STEP, WIDE_FROM_BYTES), self.full)
 
     def append_encoded(self, data: Data, ends: Sequence[int], atomic: bool = False) -> None:
         """Write records that were encoded for this place. ``ends``: their absolute ends.
@@ -150,10 +152,8 @@ class JournalFile(TurnActor):
             if self.failed is not None:
                 raise self.failed
             # Not at the file's end: there may be what an append left whose undo was interrupted.
-            apart, file, size = type(data) is not bytes, self.file, ends[-1] - offsets[-1]
-            write = file.pwrite_parts if apart else file.pwrite  # type: ignore[union-attr]
-            if (taken := write(data, offsets[-1])) != size:  # type: ignore[arg-type]
-                self.write_rest(data, offsets[-1], taken)
+            size = ends[-1] - offsets[-1]
+            self.write(data, offsets[-1], size)
             offsets.extend(ends)
         except BaseException as error:
             self.undo(error, data, ends, atomic)
@@ -162,19 +162,20 @@ class JournalFile(TurnActor):
         if size > LARGE_BYTES:
             self.bound = min(ends[-1] + WIDE_FROM_BYTES, self.full)
 
-    def write_rest(self, data: Data, at: int, taken: int) -> None:
-        """Finish a write at ``at`` that the system cut short, or say why there can be none."""
-        if self.failed is not None:
-            raise self.failed
-        if self.file is None:
+    def write(self, data: Data, at: int, size: int) -> None:
+        """Write so many bytes of records, from ``at`` on, by a call. Raises OSError."""
+        if (file := self.file) is None:
             raise StorageFailed(f"{self.name} is no longer being written")
-        self.file.pwrite_all(memoryview(joined(data))[taken:], at + taken)
+        taken = file.pwrite(data, at) if isinstance(data, bytes) else file.pwrite_parts(data, at)
+        if taken != size:
+            file.pwrite_all(memoryview(joined(data))[taken:], at + taken)
 
     def undo(
         self, error: BaseException, data: Data, ends: Sequence[int], atomic: bool = False
     ) -> None:
         """Take back what a failed or interrupted append left behind the last record. Whole records
         stay: another process may know of them, so that their numbers cannot be given again."""
+        self.window = SHUT  # who writes where a file was cut is killed
         try:
             if self.file is not None and self.failed is None:
                 if self.offsets[-1] < ends[-1]:
@@ -226,7 +227,7 @@ class JournalFile(TurnActor):
 
     def roll(self, mapped: mmap | bytes) -> None:
         """No record comes after this. Reads go on from a map of the file: see map_to_roll."""
-        self.state = after(self.state, "roll", self.name)
+        self.state, self.window = after(self.state, "roll", self.name), SHUT
         self.reading = (mapped, self.offsets)
         self.growing.forget()
         self.open_files.settle(self)
@@ -440,7 +441,7 @@ class JournalFile(TurnActor):
 
     def close(self) -> None:
         """Let go of every descriptor. Idempotent."""
-        self.state = after(self.state, "close", self.name)
+        self.state, self.window = after(self.state, "close", self.name), SHUT
         self.open_files.dropped(self)
         self.growing.forget()
         self.reading, self.pread = (None, _NONE), None

@@ -64,8 +64,11 @@ def plain_batches(bookie: Bookie) -> PlainBatch:
                 for ledger_key in ledger_keys:
                     bookie.take_back(ledger_key, None)
             try:
-                if (taken := active.file.pwrite(written, at)) != end - at:
-                    active.write_rest(written, at, taken)
+                mapped, most, until_ms = active.window
+                if end <= most and time_ms < until_ms:
+                    mapped[at:end] = written
+                else:
+                    active.write(written, at, end - at)
                 offsets.fromlist(ends)  # they are records now, all at once
                 active.commit.appended = end
                 rows = table.rows

@@ -88,8 +88,8 @@ def plain_puts(bookie: Bookie) -> Callable[[int, bytes, int], PlainPut]:
                     expiry_ms, entries = told.expiry_ms, told.index_changes
                     middle, fields, tail = _with_more(told, middle, fields, key)
                 size = _REST + len(fields) + len(tail) + len(stored)
-                number = relative.to_bytes(8, "big")
-                head = pack(key_length, size, number, middle, len(key) - 1, now_ns() // 1_000_000)
+                number, time_ms = relative.to_bytes(8, "big"), now_ns() // 1_000_000
+                head = pack(key_length, size, number, middle, len(key) - 1, time_ms)
                 h = xxh3(head := head + fields + tail, active.seed ^ at)
                 check = sums(h & low_32, xxh3(stored, h) & low_32)
                 written = head + check + stored if size < APART_BYTES else (head, check, stored)
@@ -99,20 +99,19 @@ def plain_puts(bookie: Bookie) -> Callable[[int, bytes, int], PlainPut]:
                 if empty and puts:
                     bookie.take_back(ledger_key, told)
                 end, sqn = at + size + 16, active.base + relative
+                mapped, most, until_ms = active.window
                 try:
-                    write = active.file.pwrite if size < APART_BYTES else active.file.pwrite_parts
-                    if (taken := write(written, at)) != end - at:
-                        active.write_rest(written, at, taken)
+                    if end <= most and time_ms < until_ms and size < APART_BYTES:
+                        mapped[at:end] = written
+                    else:
+                        active.write(written, at, end - at)
                     offsets.append(end)  # it is a record now
                     active.commit.appended = end
                     entry = sqn if puts and not expiry_ms else -sqn
                     if expiry_ms:
                         table.expiring[sqn] = expiry_ms  # before anyone can find the entry
                     if told is not None and entries:
-                        enter = partial(table.enter, ledger_key, sqn, told)
-                        cache.write_without((ledger_key,), enter)
-                        if table.entry_bytes >= bookie.limits.push_bytes:
-                            bookie.attention = 0
+                        _enter(bookie, ledger_key, sqn, told)
                     elif ledger_key in cached:
                         cache.write_over(ledger_key, value, table.rows, entry)
                     else:
@@ -134,6 +133,14 @@ def plain_puts(bookie: Bookie) -> Callable[[int, bytes, int], PlainPut]:
         return put
 
     return plain_put
+
+
+def _enter(bookie: Bookie, ledger_key: bytes, sqn: int, told: Operation) -> None:
+    """Into memory what comes with index entries, and has the size to be counted."""
+    table = bookie.view.recent
+    bookie.cache.write_without((ledger_key,), partial(table.enter, ledger_key, sqn, told))
+    if table.entry_bytes >= bookie.limits.push_bytes:
+        bookie.attention = 0
 
 
 def _with_more(

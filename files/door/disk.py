@@ -30,14 +30,13 @@ from octavo.files.door import file_system
 from octavo.files.door.belonging import hand_over, hand_over_directory
 from octavo.files.door.file_lock import FileLock, hold_file, is_held, lock_file, lock_to_read
 from octavo.files.door.file_system import PROBE_PREFIX
-from octavo.files.door.maps import map_whole
+from octavo.files.door.maps import copied_map, map_whole
 from octavo.files.door.names import directory_of, refuse_links, unlink_file
 from octavo.files.door.open_file import (
     OPEN_FLAGS,
     AppendFile,
     Buffer,
     RealFile,
-    copied_map,
     link_file,
     naming,
     open_apart,

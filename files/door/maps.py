@@ -1,11 +1,14 @@
-"""Whole files as maps, and how many of them a process may have."""
+"""Whole files as maps and copies, and how many of them a process may have."""
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import resource
 import sys
+
+from octavo.files.door.open_file import MOST_BYTES
 
 HOLDS_DESCRIPTOR = sys.version_info < (3, 13)
 """Whether each map keeps a descriptor of its file, of which a process often has but 1,024."""
@@ -13,6 +16,7 @@ _MAPS = 65_530
 """What Linux lets a process map, if nobody changed it."""
 _MOSTLY = {resource.RLIMIT_NOFILE: 1024}
 """What a limit mostly is."""
+_PIECE = 1 << 20
 
 
 def map_whole(fd: int) -> mmap.mmap | bytes:
@@ -23,6 +27,53 @@ def map_whole(fd: int) -> mmap.mmap | bytes:
     if sys.version_info >= (3, 13):
         return mmap.mmap(fd, length, access=mmap.ACCESS_READ, trackfd=False)
     return mmap.mmap(fd, length, access=mmap.ACCESS_READ)
+
+
+def copied_map(fd: int, start: int) -> mmap.mmap | bytes:
+    """As Disk.map_growing. Of what is written while it is read a later byte may be seen without an
+    earlier one. So all up to the last that was not zero, before which that was written, is read
+    once more."""
+    length = os.fstat(fd).st_size
+    if not length:
+        return b""
+    copy = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with memoryview(copy) as room:
+        _read_into(fd, room, start)
+        end = _zeros_from(copy, start)
+        reached = _read_into(fd, room[:end], start)
+        room[reached:end] = bytes(end - reached)  # it was cut meanwhile
+    return copy
+
+
+def _read_into(fd: int, room: memoryview, at: int) -> int:
+    """Fill it from ``at`` on with what stands there in the file; where that ends. The descriptor's
+    own position is not moved: others may use it."""
+    while at < len(room) and (taken := _pread_into(fd, room[at:], at)):
+        at += taken
+    return at
+
+
+def _pread_into(fd: int, room: memoryview, at: int) -> int:
+    if hasattr(os, "preadv"):
+        try:
+            return os.preadv(fd, (room[:MOST_BYTES],), at)
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.ENOSYS):  # as a sandbox answers
+                raise
+    found = os.pread(fd, min(len(room), _PIECE), at)
+    room[: len(found)] = found
+    return len(found)
+
+
+def _zeros_from(copy: mmap.mmap, start: int) -> int:
+    """Where the zeros at its end begin, not before ``start``."""
+    end = len(copy)
+    while end > start:
+        at = max(end - _PIECE, start)
+        if left := copy[at:end].rstrip(b"\0"):
+            return at + len(left)
+        end = at
+    return start
 
 
 def share_of_maps(share: int) -> int:

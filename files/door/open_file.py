@@ -17,6 +17,7 @@ from operator import attrgetter
 from typing import NoReturn
 from weakref import ref
 
+from octavo.files.door.window import finds_room_once, window_of
 from octavo.files.errors import Corruption, refused
 
 Buffer = bytes | bytearray | memoryview
@@ -25,7 +26,7 @@ Buffer = bytes | bytearray | memoryview
 OPEN_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 _PIECE = 1 << 20
-_MOST = 0x7FFFF000
+MOST_BYTES = 0x7FFFF000
 """Bytes that one call takes or gives: of Linux no more, and macOS refuses more."""
 _STANDARD = 2
 """The highest descriptor that others write to without having opened it."""
@@ -84,6 +85,15 @@ class AppendFile(ABC):
         """As ``pwrite`` of these behind one another, of which each is some KiB at least, or there
         are few: where the system can, without a copy of them all."""
         return self.pwrite(b"".join(parts), offset)
+
+    def has_windows(self) -> bool:
+        """Whether ``window`` may give one."""
+        return False  # not abstract: a disk may do without
+
+    def window(self, begin: int, end: int) -> mmap.mmap | None:
+        """The file up to ``end`` as a map, whose bytes in [begin, end) may be written to for a
+        moment: a call has just written them. None where that cannot be: see window.py."""
+        return None
 
     def holds(self, data: memoryview, offset: int) -> bool:
         """Whether these bytes stand there. Reads a MiB at a time, up to the first that differs."""
@@ -147,14 +157,16 @@ if sys.platform == "darwin":
     sync_directory = sync_data
 
     def _pread(fd: int, length: int, offset: int, /) -> bytes:
-        return os.pread(fd, min(length, _MOST), offset)
+        return os.pread(fd, min(length, MOST_BYTES), offset)
 
     def _pwrite(fd: int, buf: Buffer, offset: int, /) -> int:
         whole = memoryview(buf)
-        return os.pwrite(fd, buf if whole.nbytes <= _MOST else whole.cast("B")[:_MOST], offset)
+        return os.pwrite(
+            fd, buf if whole.nbytes <= MOST_BYTES else whole.cast("B")[:MOST_BYTES], offset
+        )
 
     def _pwritev(fd: int, parts: Sequence[bytes], offset: int, /) -> int:
-        if sum(map(len, parts)) <= _MOST and hasattr(os, "pwritev"):
+        if sum(map(len, parts)) <= MOST_BYTES and hasattr(os, "pwritev"):
             return os.pwritev(fd, parts, offset)
         return _pwrite(fd, b"".join(parts), offset)
 else:
@@ -270,53 +282,6 @@ def pread_all(fd: int, length: int, offset: int) -> bytes:
     return b"".join(parts)
 
 
-def copied_map(fd: int, start: int) -> mmap.mmap | bytes:
-    """As Disk.map_growing. Of what is written while it is read a later byte may be seen without an
-    earlier one. So all up to the last that was not zero, before which that was written, is read
-    once more."""
-    length = os.fstat(fd).st_size
-    if not length:
-        return b""
-    copy = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with memoryview(copy) as room:
-        _read_into(fd, room, start)
-        end = _zeros_from(copy, start)
-        reached = _read_into(fd, room[:end], start)
-        room[reached:end] = bytes(end - reached)  # it was cut meanwhile
-    return copy
-
-
-def _read_into(fd: int, room: memoryview, at: int) -> int:
-    """Fill it from ``at`` on with what stands there in the file; where that ends. The descriptor's
-    own position is not moved: others may use it."""
-    while at < len(room) and (taken := _pread_into(fd, room[at:], at)):
-        at += taken
-    return at
-
-
-def _pread_into(fd: int, room: memoryview, at: int) -> int:
-    if hasattr(os, "preadv"):
-        try:
-            return os.preadv(fd, (room[:_MOST],), at)
-        except OSError as error:
-            if error.errno not in (errno.EPERM, errno.ENOSYS):  # as a sandbox answers
-                raise
-    found = os.pread(fd, min(len(room), _PIECE), at)
-    room[: len(found)] = found
-    return len(found)
-
-
-def _zeros_from(copy: mmap.mmap, start: int) -> int:
-    """Where the zeros at its end begin, not before ``start``."""
-    end = len(copy)
-    while end > start:
-        at = max(end - _PIECE, start)
-        if left := copy[at:end].rstrip(b"\0"):
-            return at + len(left)
-        end = at
-    return start
-
-
 def lead_nowhere(fd: int) -> None:
     """Give up what a descriptor leads to. Its number stays taken, as if of /dev/null."""
     nowhere = open_apart(os.devnull, os.O_RDWR)
@@ -366,10 +331,11 @@ def pread_by(fd: Descriptor) -> Callable[[int, int], bytes]:
 class RealFile(AppendFile):
     """An AppendFile on a descriptor."""
 
-    __slots__ = ()
+    __slots__ = ("_windows",)
 
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
+        self._windows: bool | None = None
         self.fd = owned = fd if isinstance(fd, Descriptor) else Descriptor(fd)
         self.write = partial(os.write, owned)
         self.pread = partial(_pread, owned)
@@ -380,6 +346,27 @@ class RealFile(AppendFile):
         if fd < 0:
             _refuse(self.path)
         return _pwritev(fd, parts, offset)
+
+    def has_windows(self) -> bool:
+        if self._windows is None:
+            self._windows = finds_room_once(self.fd)
+        return self._windows
+
+    def window(self, begin: int, end: int) -> mmap.mmap | None:
+        fd = self.fd  # as in sync
+        if not self.has_windows() or fd < 0:
+            return None
+        try:
+            return window_of(fd, begin, end)
+        except (OSError, ValueError):
+            self._windows = False
+            return None
+
+    def close(self) -> None:
+        if self._windows:
+            with contextlib.suppress(OSError):  # for who copies what changed
+                os.utime(self.fd)
+        super().close()
 
     def sync(self) -> None:
         fd = self.fd  # keeps it open to the end of the call

@@ -14,6 +14,7 @@ from whole_store import active_file, ahead, killed, no_hang, opened, rolled, set
 
 import octavo
 from octavo.actors.writing.room_ahead import LARGE_BYTES, WIDE_FROM_BYTES
+from octavo.files.door import open_file
 from octavo.files.door.disk import AppendFile, RealDisk
 from octavo.files.journal import cdb
 
@@ -92,8 +93,11 @@ def test_of_many_puts_few_change_the_files_length(
     ],
 )
 def test_what_gains_nothing_by_it_is_given_no_room(
-    tmp_path: Path, how: str, puts: int, size: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, puts: int, size: int
 ) -> None:
+    monkeypatch.setattr(
+        open_file, "finds_room_once", lambda fd: False
+    )  # what is small gains by them
     with no_hang(), opened(tmp_path / "s", **LARGE) as store:
         for n in range(puts):
             if how == "together":

@@ -9,7 +9,7 @@ import pytest
 from whole_store import opened
 
 import octavo
-from octavo.files.door import open_file
+from octavo.files.door import maps
 from octavo.files.door.disk import RealDisk
 from octavo.pipeline.feed_files import JournalLook
 
@@ -42,7 +42,7 @@ def test_a_record_is_not_seen_without_the_one_before_it(
             lengthened.truncate(at + 4096)
         met = []
 
-        plain = open_file._pread_into
+        plain = maps._pread_into
 
         def waiting(fd: int, room: memoryview, begin: int) -> int:
             if met:
@@ -54,7 +54,7 @@ def test_a_record_is_not_seen_without_the_one_before_it(
             store.put(b"c", b"3")
             return taken + plain(fd, room[passed:], begin + passed)
 
-        monkeypatch.setattr(open_file, "_pread_into", waiting)
+        monkeypatch.setattr(maps, "_pread_into", waiting)
         assert read(store.path) in (1, 3)
         assert met
         assert read(store.path) == 3

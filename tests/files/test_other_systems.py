@@ -154,9 +154,9 @@ os.pwritev = refusing(os.pwritev, lambda parts: sum(map(size, parts)))
 
 import octavo
 from octavo.actors import journal_file, open_files
-from octavo.files.door import open_file
+from octavo.files.door import maps, open_file
 from octavo.files.door.disk import RealDisk
-open_file._MOST = MOST
+open_file.MOST_BYTES = maps.MOST_BYTES = MOST
 journal_file._READ_BYTES = open_files._MOST_BYTES = MOST // 2
 
 path, rng = sys.argv[1], __import__("random").Random(7)

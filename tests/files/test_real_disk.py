@@ -25,7 +25,7 @@ from descriptors import descriptors
 from octavo.files.door import disk as disk_module
 from octavo.files.door import file_system, open_file, own_disk
 from octavo.files.door.disk import AppendFile, Disk, RealDisk
-from octavo.files.door.file_system import file_system_of
+from octavo.files.door.mounts import file_system_of
 from octavo.files.door.own_disk import OwnDisk
 from octavo.files.errors import Corruption, Misuse, StoreLocked
 

@@ -1,0 +1,45 @@
+"""A window: the end of a file that is being written, as a map to write into.
+
+A small write takes the system several times as long to be called as to be done. Into a map it is a
+copy of memory: it is in the file at once, for whoever reads that, and stays if the process is
+killed, as what a call wrote does.
+
+But a page that cannot be had as it is first written to kills the process, where a call would raise
+an error. So a window opens only over bytes that a call has just written, in file systems that find
+room for a page once, and has the system make each of its pages ready, which does raise errors.
+Once the system has written a page out, the next write to it asks the file system anew; a file
+system that failed meanwhile may kill then. So a window is left after a moment.
+"""
+
+from __future__ import annotations
+
+import mmap
+import sys
+
+from octavo.files.door.mounts import file_system_of
+
+_POPULATE_WRITE = 23
+"""Linux's MADV_POPULATE_WRITE, from 5.14 on, for which Python has no name."""
+_FINDS_ROOM_ONCE = frozenset({"ext2", "ext3", "ext4", "tmpfs", "xfs"})
+"""Others, such as btrfs, write a page to a new place each time."""
+
+
+def finds_room_once(fd: int) -> bool:
+    """Whether an open file is on one of those file systems. Reads the system's table of mounts."""
+    return (
+        sys.platform == "linux"
+        and file_system_of(f"/proc/self/fd/{fd}").partition(" ")[0] in _FINDS_ROOM_ONCE
+    )
+
+
+def window_of(fd: int, begin: int, end: int) -> mmap.mmap:
+    """The file up to ``end`` as a map, of which [begin, end) may be written to. Raises OSError, or
+    ValueError where the file ends before ``end``."""
+    mapped = mmap.mmap(fd, end, access=mmap.ACCESS_WRITE)
+    try:
+        start = begin // mmap.PAGESIZE * mmap.PAGESIZE
+        mapped.madvise(_POPULATE_WRITE, start, end - start)
+    except BaseException:
+        mapped.close()
+        raise
+    return mapped
