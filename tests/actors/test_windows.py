@@ -201,6 +201,7 @@ def test_no_map_to_write_into_outlives_its_file(tmp_path: Path, how: str) -> Non
         file, count = active(store), store.last_sqn
         if how == "rolled":
             rolled(store)
+            assert file.window is SHUT
             settle(store)
             assert store.put(key(count), value(count)) > count
         store.close()
