@@ -4,9 +4,10 @@ A store of the same protocol as octavo_adapter.py's, for the same benchmarks. It
 no store: no levels, snapshots, deletes, recovery, locks, sequence numbers or checks of arguments.
 Its index is made by ``close``, so no worker shares the machine while it is loaded.
 
-    put       LZ4 from 2 KiB where it shrinks, a header, one join, one ``pwrite``, one dict entry;
-              durable: ``fdatasync``. One XXH3 of the value, seeded by that of the key, which an
-              index needs anyway: so it covers the key too, and no other length gives the same
+    put       LZ4 from 2 KiB where it shrinks, a header, one join, a copy into the log's map, from
+              4 KiB up one ``pwrite``, one dict entry; durable: one ``pwrite``, ``fdatasync``. One
+              XXH3 of the value, seeded by that of the key, which an index needs anyway: so it
+              covers the key too, and no other length gives the same
     get       of what was put since opening: a dict; else the key's hash, a probe of a table of
               32-bit slots in a map. Then the header, the key compared, one slice, one checksum
     head      that probe, the key compared with a column of keys, the size from another
@@ -62,6 +63,7 @@ _COLUMNS = {
 _COMPRESSED_FROM = 2048
 _CACHE_BYTES = 128 << 20
 _LOG_STEP = 64 << 20
+_COPIED_BELOW = 4 << 10
 _GROUP_BYTES = 512 << 10
 _WINDOW_BYTES = 64 << 10
 _FENCE, _MANY_ROWS, _MOST_ROWS = 64, 1024, 8192
@@ -165,16 +167,18 @@ class FloorStore(Adapter):
         parts.clear()
 
     def _write(self, data: bytes, at: int) -> None:
-        """The log is mapped ahead of what is written, so that reads of it need no system call; room
-        that is set aside makes writes cheaper, and syncs dearer."""
+        """The log is mapped ahead of what is written, so that reads of it and small writes need no
+        system call; room that is set aside makes writes cheaper, and syncs dearer."""
         if self._end > self._room:
             self._room = (self._end // _LOG_STEP + 1) * _LOG_STEP
             if self._durable:
                 os.ftruncate(self._fd, self._room)
             else:
                 os.posix_fallocate(self._fd, 0, self._room)
-            self.log = mmap(self._fd, self._room, prot=PROT_READ)
-        if os.pwrite(self._fd, data, at) != len(data):
+            self.log = mmap(self._fd, self._room)
+        if len(data) < _COPIED_BELOW and not self._durable:
+            self.log[at : at + len(data)] = data
+        elif os.pwrite(self._fd, data, at) != len(data):
             raise OSError("a short write")
 
     def _replace(self, key: bytes, value: bytes) -> None:
