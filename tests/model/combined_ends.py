@@ -82,7 +82,7 @@ def _names(disk: SimDisk, path: str) -> set[str]:
 
 
 def destroy(machine: CombinedMachine, path: str, state: State) -> None:
-    """The store there, beside a reader of it, who finds what was there, or is told."""
+    """The store there, beside readers of it, who find what was there, or are told."""
     one_fewer(machine)
     reader, now = read_only.opened(machine.disk, path, {}), machine.now
     reads = EveryRead(reader, state, now, machine.rng, machine.kinds)
@@ -97,6 +97,11 @@ def destroy(machine: CombinedMachine, path: str, state: State) -> None:
         with pytest.raises((octavo.SnapshotExpired, octavo.Misuse)):
             look()
     reader.close()
+    for pin in [each for each in machine.pins if each[0].path == path]:
+        with suppress(octavo.SnapshotExpired):
+            EveryRead(*pin, machine.rng, machine.kinds).some(2)
+        pin[0].close()
+        machine.pins.remove(pin)
     assert not machine.disk.exists(path)
 
 
