@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from octavo import arrow_stream
 else:
-    arrow_stream = Later("octavo.arrow_stream")
+    pa, arrow_stream = Later("pyarrow"), Later("octavo.arrow_stream")
 
 T = TypeVar("T")
 BATCH_ROWS = 1 << 16

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import _thread
+import inspect
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -205,3 +208,21 @@ def test_where_no_thread_can_be_started_an_opening_says_so_and_can_be_tried_agai
         with pytest.raises(octavo.StorageFull, match=r"no thread can be started.*ulimit -u"):
             octavo.open(tmp_path / "s", **options)
     octavo.open(tmp_path / "s", **options).close()
+
+
+def public_functions() -> Iterator[tuple[str, Any]]:
+    """Of ``octavo`` and its classes, and those classes."""
+    for name in octavo.__all__:
+        if name == "__version__":
+            continue
+        found = getattr(octavo, name)
+        yield name, found
+        for method in vars(found) if inspect.isclass(found) else ():
+            if not method.startswith("_") and inspect.isfunction(getattr(found, method)):
+                yield f"{name}.{method}", getattr(found, method)
+
+
+@pytest.mark.parametrize("told", [pytest.param(each, id=name) for name, each in public_functions()])
+def test_who_asks_for_the_types_of_what_is_public_is_told(told: Any) -> None:
+    # As pydantic, FastAPI and programs that write documents do.
+    assert isinstance(get_type_hints(told), dict)
