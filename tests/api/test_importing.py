@@ -7,6 +7,7 @@ import inspect
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -193,6 +194,16 @@ def test_where_threads_were_replaced_after_the_import_an_opening_says_so(
         with pytest.raises(octavo.Misuse, match="before octavo is imported"):
             octavo.open(tmp_path / "s", **options)
     octavo.open(tmp_path / "s", **options).close()
+
+
+def test_with_a_clock_before_1970_an_opening_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "time_ns", lambda: -1_000_000)
+        with pytest.raises(octavo.Misuse, match="clock is before 1970"):
+            octavo.open(tmp_path / "s")
+    octavo.open(tmp_path / "s").close()
 
 
 @pytest.mark.parametrize("options", [{}, {"sync": 0.5}], ids=["inbox", "interval"])
