@@ -125,11 +125,14 @@ class Consumers:
         for too long, or too much of the sealed ``files``, oldest first. O(consumers * log files).
         """
         with self.lock:
-            now, held = self._clock_ms(), _Held(upto, files)
-            for name, progress in list(self._known.items()):
-                why = self._too_late(progress, upto, now) or self._too_much(progress, held)
-                if why:
-                    self._drop_loudly(name, f"{why} it held back compaction at sqn {progress[0]}")
+            self._drop_holders(upto, files)
+
+    def _drop_holders(self, upto: int, files: Sequence[JournalEntry]) -> None:
+        now, held = self._clock_ms(), _Held(upto, files)
+        for name, progress in list(self._known.items()):
+            why = self._too_late(progress, upto, now) or self._too_much(progress, held)
+            if why:
+                self._drop_loudly(name, f"{why} it held back compaction at sqn {progress[0]}")
 
     def _too_late(self, progress: Progress, upto: int, now: int) -> str:
         """What one is to be dropped for; "" for nothing."""
