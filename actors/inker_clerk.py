@@ -180,12 +180,14 @@ class InkerClerk(TurnActor):
         """What the manifest says of every sealed file, oldest first."""
         return self.inker.actor.manifest.entries
 
-    def eligible(self, *, drops: bool = True) -> tuple[JournalEntry, ...]:
+    def drop_holders(self) -> None:
+        """Before a compaction: consumers that hold back too much, or for too long, go."""
+        self.consumers.drop_holders(self.bookie.actor.view.ledger.persisted_sqn, self.sealed())
+
+    def eligible(self) -> tuple[JournalEntry, ...]:
         """Sealed files that the ledger has all of and no consumer needs, undamaged, oldest
-        first. ``drops``: consumers that hold back too much, or for too long, go."""
-        persisted = self.bookie.actor.view.ledger.persisted_sqn
-        lowest = self.consumers.lowest
-        needed = lowest(persisted, self.sealed()) if drops else lowest(0)
+        first."""
+        needed = self.consumers.lowest()
         return tuple(entry for entry in self.whole() if entry.last_sqn <= needed)
 
     def whole(self) -> tuple[JournalEntry, ...]:
@@ -204,10 +206,10 @@ class InkerClerk(TurnActor):
         bases = (file.base for file in inker.view.files if file.name not in sealed)
         return inker.manifest.clean_below(min(bases, default=MAX_SQN))
 
-    def survey(self, one_in: int = 1, *, drops: bool = True) -> dict[str, Score]:
+    def survey(self, one_in: int = 1) -> dict[str, Score]:
         """Scores of the eligible files, anew for those without one and one in ``one_in`` of the
-        others; ``drops`` as of ``eligible``. In this turn. One job, O(files x samples)."""
-        eligible, below = self.eligible(drops=drops), self.clean_below()
+        others. In this turn. One job, O(files x samples)."""
+        eligible, below = self.eligible(), self.clean_below()
         there = {entry.name for entry in eligible}
         self.scores = {
             name: score
@@ -300,7 +302,7 @@ class InkerClerk(TurnActor):
                 self.inker.call(journal_install.mark_clean, names, clean)
             return Done()
         with self.consumers.lock:
-            if drops and self.consumers.lowest(0) < run[-1].last_sqn:
+            if drops and self.consumers.lowest() < run[-1].last_sqn:
                 # a consumer came meanwhile
                 remove(inker.disk, [f"{inker.directory}/{row['name']}" for row in result["files"]])
                 return Done()

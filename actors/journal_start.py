@@ -68,7 +68,8 @@ def look_later(inker: Inker, file: JournalFile, why: OctavoError, most: int) -> 
     file.full = min(max(size, inker.roll_size) + (inker.roll_size >> _LOOK_AGAIN_SHIFT), most)
     inker.stop_sqn = inker.last_sqn + 1 + _LOOK_AGAIN
     remedy = "make room and reopen" if isinstance(why, StorageFull) else "close it and reopen"
+    # Without a mark of a failed fsync: there was none.
     if inker.stop_sqn + _LOOK_AGAIN > inker.manifest.to_give:
-        inker.poison(StorageFailed(f"{why}; no sqn can be reserved: {remedy}"))
+        inker.failed = file.failed = StorageFailed(f"{why}; no sqn can be reserved: {remedy}")
     elif size > most - cdb.SEALING_BYTES * len(file.offsets):
-        inker.poison(StorageFailed(f"{why}; {file.path} is full: {remedy}"))
+        inker.failed = file.failed = StorageFailed(f"{why}; {file.path} is full: {remedy}")

@@ -14,6 +14,7 @@ from octavo.actors.compacting import joining
 from octavo.actors.keeping import inbox_watch
 from octavo.actors.keeping.backup import BackedUp
 from octavo.actors.keeping.ingest import Ingested, checked
+from octavo.actors.opening.options import OpenOptions
 from octavo.actors.penciller import Merge, Penciller
 from octavo.actors.penciller_clerk import PencillerClerk
 from octavo.arguments import to_flag, to_path, to_timeout
@@ -31,7 +32,6 @@ from octavo.manifest.journal_manifest import MAX_SQN
 from octavo.manifest.small_files import FEW_SMALL
 
 if TYPE_CHECKING:
-    from octavo.actors.opening.options import OpenOptions
     from octavo.store import Store
 
 log = messages_of("octavo.ingest")

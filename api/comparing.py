@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from octavo.actors.opening.tags import STANDARD
 from octavo.actors.reader import Reader
 from octavo.actors.scanning.merkle_trees import to_segments, tree_of
-from octavo.arguments import to_bucket
+from octavo.arguments import Key, to_bucket
 from octavo.changes import Change, changes_of
 from octavo.files.errors import Misuse
 from octavo.files.ledger import ledger_key
@@ -30,9 +30,6 @@ from octavo.files.ledger.live_batches import (
 from octavo.files.ledger.merkle import By, MerkleTree, bits_of, to_by
 from octavo.snapshot import Snapshot
 from octavo.store import Store
-
-if TYPE_CHECKING:
-    from octavo.arguments import Key
 
 SEGMENTS = 1 << 16
 

@@ -9,13 +9,15 @@ from octavo.arguments import to_lease
 from octavo.files.argument_checks import shown
 from octavo.files.door.disk import Disk, RealDisk
 from octavo.files.errors import Misuse, storage_errors, usable
-from octavo.files.later import loading
+from octavo.files.later import Later, loading
 from octavo.files.unbroken import unbroken
 from octavo.manifest import published
 from octavo.manifest.published import Counted, Published
 
 if TYPE_CHECKING:
-    from octavo.read_only import ReadOnlyStore
+    from octavo import read_only
+else:
+    read_only = Later("octavo.read_only")
 
 PUBLISHED_SECONDS = 3600.0
 
@@ -87,15 +89,13 @@ class PublishedSnapshot:
         """Keys and bytes by the name of the objects' type."""
         return {count.name: count for count in self._found.counts.values()}
 
-    def open(self) -> ReadOnlyStore:
+    def open(self) -> read_only.ReadOnlyStore:
         """This state, to be read as a store that was opened with ``read_only=True`` is: by links
         of its own, so a release, or the end of this lease, takes nothing from who reads it, and
         closing it leaves the snapshot published. O(files). Raises SnapshotExpired, Misuse,
         Corruption, StorageFull, StorageFailed."""
-        with unbroken, loading:
-            from octavo.read_only import opened_published
         with usable("path", self.store_path):
-            return opened_published(RealDisk(), self.store_path, self.path)
+            return read_only.opened_published(RealDisk(), self.store_path, self.path)
 
     def renew(self, lease_seconds: float = PUBLISHED_SECONDS) -> None:
         """Begin the lease anew, now: one small file is written. A lease that ends later stays as it

@@ -25,9 +25,8 @@ from octavo.files.door.held_disk import NO_LINKS, HeldDisk
 from octavo.files.door.passing_disk import passing
 from octavo.files.errors import Misuse, SnapshotExpired, usable
 from octavo.files.journal.journal_names import LOG
-from octavo.files.later import loading
+from octavo.files.later import Later
 from octavo.files.messages import messages_of
-from octavo.files.unbroken import unbroken
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.head_only import SnapshotHeadBucket
 from octavo.manifest import pinning, published
@@ -41,7 +40,9 @@ from octavo.stats import consumers_of, levels_of, records_above
 from octavo.type_parameters import Out, Told
 
 if TYPE_CHECKING:
-    from octavo.verify import Report
+    from octavo import verify as verifying
+else:
+    verifying = Later("octavo.verify")
 
 log = messages_of("octavo.published")
 
@@ -248,16 +249,14 @@ class ReadOnlyStore(_Unpublished):
             "notes": self._notes(),
         }
 
-    def verify(self, progress: Callable[[str, int, int], None] | None = None) -> Report:
+    def verify(self, progress: Callable[[str, int, int], None] | None = None) -> verifying.Report:
         """Read all that it has, and check it: see ``Store.verify``; nothing of the store is
         changed, which may be a backup, and open elsewhere. Raises Closed, SnapshotExpired,
         StorageFull, StorageFailed."""
         self._pinned.check()
-        with unbroken, loading:
-            from octavo.verify import Verified, verified
         found = self._found
-        what = Verified(self._disk, self._identity, found.journal, found.path)
-        report = verified(what, self._pinned, progress or untold)
+        what = verifying.Verified(self._disk, self._identity, found.journal, found.path)
+        report = verifying.verified(what, self._pinned, progress or untold)
         report.problems = [self._pinned.named(problem) for problem in report.problems]
         report.problems += self._notes()
         return report

@@ -11,13 +11,15 @@ from contextlib import ExitStack
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from octavo.files.later import loading
+from octavo.files.later import Later, loading
 from octavo.files.unbroken import unbroken
 
 if TYPE_CHECKING:
-    from octavo.store import Store
+    from octavo import store as stores
+else:
+    stores = Later("octavo.store")
 
-OPEN: set[Store] = set()
+OPEN: set[stores.Store] = set()
 """Until they are closed: a bucket may be all that a program keeps of one."""
 
 _at_end: list[Callable[[], None]] = []
@@ -25,7 +27,7 @@ _finalized = 0
 """Id of the process of multiprocessing whose end was arranged for."""
 
 
-def open_stores() -> list[Store]:
+def open_stores() -> list[stores.Store]:
     """The stores that this process has open to write, in the order of their paths: each until its
     close(), also where nothing else refers to it any more. In a forked child those of its own.
     O(stores).

@@ -39,8 +39,8 @@ def restore(
     the end of the journal, as ``stats()["notes"]`` of a store that is opened does.
 
     Raises Misuse (also for a sqn inside an atomic batch), HistoryCompacted for a state before a
-    compaction that dropped anything, StoreLocked, StorageFull, StorageFailed,
-    Corruption.
+    compaction that dropped anything, and for any ``time`` of a head-only store that was trimmed,
+    StoreLocked, StorageFull, StorageFailed, Corruption.
     """
     if sqn is not None:
         sqn = to_whole("sqn", sqn, "are sequence numbers from 0")

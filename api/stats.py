@@ -123,7 +123,7 @@ def score(running: Running) -> bool:
     clerk = running.inker_clerk
     not_now = (AskTimeout, Busy, Closed, Corruption, StorageFull, WorkerDied)
     with suppress(*not_now), clerk.actor.alone(0.0):
-        clerk.call(InkerClerk.survey, drops=False)
+        clerk.call(InkerClerk.survey)
         return True
     return False
 

@@ -31,7 +31,7 @@ from octavo.consumer import Consumer
 from octavo.files.argument_checks import to_sqn
 from octavo.files.door.disk import RealDisk
 from octavo.files.errors import Misuse, usable
-from octavo.files.later import loading
+from octavo.files.later import Later, loading
 from octavo.files.ledger.head import Head
 from octavo.files.locks import new_rlock
 from octavo.files.messages import messages_of
@@ -47,7 +47,9 @@ from octavo.verify import Report, verify
 log = messages_of("octavo")
 
 if TYPE_CHECKING:
-    from octavo.read_only import ReadOnlyStore
+    from octavo import read_only as readers
+else:
+    readers = Later("octavo.read_only")
 
 _MOST_MADE = 2048
 """Buckets that are kept for who asks for them again: with what a put of theirs needs, 2 KB each."""
@@ -65,14 +67,14 @@ def open(
 @overload
 def open(
     path: str | os.PathLike[str], *, read_only: Literal[True], **options: Unpack[OpenOptions]
-) -> ReadOnlyStore: ...
+) -> readers.ReadOnlyStore: ...
 @overload
 def open(
     path: str | os.PathLike[str], *, read_only: bool, **options: Unpack[OpenOptions]
-) -> Store | ReadOnlyStore: ...
+) -> Store | readers.ReadOnlyStore: ...
 def open(
     path: str | os.PathLike[str], *, read_only: bool = False, **options: Unpack[OpenOptions]
-) -> Store | ReadOnlyStore:
+) -> Store | readers.ReadOnlyStore:
     """Open the store in the directory ``path``, making it if it is not there.
 
     One opener at a time, in any process; the rest get StoreLocked. Options, with their defaults
@@ -91,10 +93,8 @@ def open(
     """
     where = to_path("path", path)
     if to_flag("read_only", read_only):
-        with unbroken, loading:
-            from octavo.read_only import opened
         with usable("path", where):
-            return opened(RealDisk(), where, options)
+            return readers.opened(RealDisk(), where, options)
     return opened_to_write(where, options)
 
 

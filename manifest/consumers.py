@@ -115,13 +115,17 @@ class Consumers:
         with self.lock:
             return dict(self._known)
 
-    def lowest(self, upto: int, files: Sequence[JournalEntry] = ()) -> int:
-        """Records at or below this sqn no consumer needs. Those that hold back compaction at
-        ``upto`` without progress for too long, or too much of the sealed ``files``, oldest first,
-        are dropped; none where ``upto`` is 0. O(consumers * log files)."""
+    def lowest(self) -> int:
+        """Records at or below this sqn no consumer needs. O(consumers)."""
+        with self.lock:
+            return min((each.position for each in self._known.values()), default=MAX_SQN)
+
+    def drop_holders(self, upto: int, files: Sequence[JournalEntry]) -> None:
+        """For who compacts up to the sqn ``upto``: drop those that hold it back without progress
+        for too long, or too much of the sealed ``files``, oldest first. O(consumers * log files).
+        """
         with self.lock:
             self._drop_holders(upto, files)
-            return min((each.position for each in self._known.values()), default=MAX_SQN)
 
     def _drop_holders(self, upto: int, files: Sequence[JournalEntry]) -> None:
         now, held = self._clock_ms(), _Held(upto, files)

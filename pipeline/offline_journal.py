@@ -100,7 +100,7 @@ def _eligible(store: ClosedStore, persisted_sqn: int) -> list[JournalEntry]:
     """Sealed files that the ledger has all of and no consumer needs, oldest first."""
     now = partial(int, wall_clock_ms())
     consumers = Consumers(store.disk, store.path, now, store.notes)
-    upto = min(persisted_sqn, consumers.lowest(persisted_sqn))
+    upto = min(persisted_sqn, consumers.lowest())
     return [entry for entry in store.journal.entries if entry.last_sqn <= upto]
 
 

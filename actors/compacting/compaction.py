@@ -131,6 +131,7 @@ def _settled(clerk: InkerClerk) -> StorageFull | None:
 def _pass(clerk: InkerClerk, progress: Progress, upto: int) -> tuple[int, int, StorageFull | None]:
     """All files once, oldest first: (records dropped, those of files up to this sqn, what was said
     where files were left as they are, since there was no room for what is live of them)."""
+    clerk.drop_holders()
     scores = clerk.actor_ref.call(InkerClerk.survey)
     entries = clerk.eligible()
     with clerk.deltas(entries) as (deltas, stale):

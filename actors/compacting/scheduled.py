@@ -47,6 +47,7 @@ def _best(clerk: InkerClerk) -> Done | None:
 
 def _worthy_run(clerk: InkerClerk) -> list[JournalEntry]:
     clerk.looks += 1
+    clerk.drop_holders()
     scores = clerk.survey(clerk.options.compact_score_one_in)
     entries = clerk.sealed()
     found = best_run(

@@ -31,6 +31,7 @@ def trim(clerk: InkerClerk) -> None:
     with clerk.held() as view:
         _refuse_missing(clerk.bookie.actor.penciller, view.ledger)
         persisted = view.ledger.persisted_sqn
+        clerk.drop_holders()
         done = _up_to(clerk.sealed(), _needed(clerk, persisted))
         if done:
             _refuse_damaged(clerk, view.ledger, done[0].base_sqn, done[-1].last_sqn)
@@ -73,7 +74,7 @@ def _refuse_damaged(clerk: InkerClerk, ledger: LedgerManifest, low: int, high: i
 
 def _needed(clerk: InkerClerk, persisted: int) -> int:
     """Records at or below this sqn neither the ledger nor a consumer needs."""
-    return min(persisted, clerk.consumers.lowest(persisted, clerk.sealed()))
+    return min(persisted, clerk.consumers.lowest())
 
 
 def _up_to(entries: Sequence[JournalEntry], sqn: int) -> list[JournalEntry]:

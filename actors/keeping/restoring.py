@@ -128,6 +128,11 @@ def _upto(source: _Source, sqn: int | None, time_ms: int | None) -> tuple[int, l
     upto = newest if sqn is None else min(sqn, newest)
     told: list[str] = []
     if time_ms is not None:
+        if source.identity.head_only and source.journal.horizon:
+            raise HistoryCompacted(
+                f"{backup} is head-only, and its journal was trimmed: when its entries were "
+                "written and deleted cannot be told any more; restore its last state, without time="
+            )
         there, told = last_at(source.disk, f"{backup}/journal", source.files, time_ms)
         told = told if there <= upto else []
         upto = min(upto, there)

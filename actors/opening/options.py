@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
+from typing import Any, Literal, TypedDict, cast
 
+from octavo.actors.opening.tags import Tag
 from octavo.files.argument_checks import number, shown, to_whole, unknown_option
 from octavo.files.errors import Misuse
-
-if TYPE_CHECKING:
-    from octavo.actors.opening.tags import Tag
 
 MiB = 1 << 20
 Sync = Literal["none", "always"] | float

@@ -1,4 +1,4 @@
-"""What Octavo needs of the interpreter that runs it."""
+"""What Octavo needs of the interpreter that runs it, and of its clock."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from importlib import import_module
 from octavo.files.errors import Misuse, StorageFull
 from octavo.files.later import loading
 from octavo.files.unbroken import unbroken
+from octavo.files.wall_clock import wall_clock_ms
 
 _get_ident = threading.get_ident
 _INTERPRETERS = "_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters"
@@ -19,6 +20,7 @@ def refuse_unfit() -> None:
     refuse_subinterpreter()
     refuse_free_threads()
     refuse_replaced_threads()
+    refuse_clock()
 
 
 def refuse_subinterpreter() -> None:
@@ -58,6 +60,12 @@ def refuse_replaced_threads() -> None:
             "threads were replaced (monkey-patched, as gevent and eventlet do) after octavo was "
             "imported: do that first of all, before octavo is imported"
         )
+
+
+def refuse_clock() -> None:
+    """Raise Misuse where the time of day is one that no record can have."""
+    if wall_clock_ms() < 0:
+        raise Misuse("the system's clock is before 1970: set it, and open the store again")
 
 
 def begin(thread: threading.Thread) -> None:

@@ -23,6 +23,7 @@ from octavo.actors.writing.pace import LOOK_EVERY
 from octavo.manifest import journal_manifest
 from octavo.manifest.change_log import recover
 from octavo.manifest.journal_manifest import JournalManifest
+from octavo.manifest.unsynced import UNSYNCED
 
 STEP = 1 << 13
 LARGE = {"roll_count": 1 << 19, "roll_size_bytes": 64 << 20, "push_rows": 1 << 17}
@@ -129,6 +130,8 @@ def test_where_no_more_can_be_reserved_no_more_are_given(
         with pytest.raises(octavo.StorageFailed, match=why):
             store.put(b"k", b"w")
         assert store.get(b"k") == b"v"
+        # Who reads the store is told of a failed fsync only if there may have been one.
+        assert disk.exists(f"/store/journal/{UNSYNCED}") == (code == errno.EIO)
         forget(store)
 
 

@@ -392,8 +392,8 @@ def test_a_consumer_that_holds_nothing_back_is_not_dropped_however_long_it_rests
     known = Consumers(disk, "/s", clock, notes, hold_seconds=10)
     known.begin("c", 5, lambda: 0)
     clock.now += 3_600_000
-    assert known.lowest(5) == 5
-    assert known.position("c") == 5
-    known.lowest(6)
+    known.drop_holders(5, ())
+    assert known.position("c") == known.lowest() == 5
+    known.drop_holders(6, ())
     assert known.position("c") is None
     assert len(notes) == 1

@@ -667,3 +667,18 @@ def test_of_a_head_only_store_only_the_last_state_is_restored(tmp_path: Path) ->
     assert octavo.restore(tmp_path / "s", tmp_path / "r", sqn=9).sqn == 9
     with octavo.open(tmp_path / "r", worker=False) as restored:
         assert restored.head_bucket("b").get(b"8") == b"v"
+
+
+def test_of_a_head_only_store_that_was_trimmed_no_state_of_a_moment_is_restored(
+    tmp_path: Path,
+) -> None:
+    clock = WallClock(1_800_000_000_000)
+    with opened(tmp_path / "s", mode="head_only", clock_ms=clock) as store:
+        store.head_bucket("b").put("first", b"v")
+        clock.now += 1000
+        store.head_bucket("b").put("later", b"v")
+        store.trim()
+    with pytest.raises(octavo.HistoryCompacted, match=r"trimmed: .* without time="):
+        octavo.restore(tmp_path / "s", tmp_path / "r", time=clock() - 1)
+    assert not (tmp_path / "r").exists()
+    assert octavo.restore(tmp_path / "s", tmp_path / "r").sqn == 2

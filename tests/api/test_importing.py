@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import _thread
+import inspect
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -192,6 +196,16 @@ def test_where_threads_were_replaced_after_the_import_an_opening_says_so(
     octavo.open(tmp_path / "s", **options).close()
 
 
+def test_with_a_clock_before_1970_an_opening_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "time_ns", lambda: -1_000_000)
+        with pytest.raises(octavo.Misuse, match="clock is before 1970"):
+            octavo.open(tmp_path / "s")
+    octavo.open(tmp_path / "s").close()
+
+
 @pytest.mark.parametrize("options", [{}, {"sync": 0.5}], ids=["inbox", "interval"])
 def test_where_no_thread_can_be_started_an_opening_says_so_and_can_be_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, float]
@@ -205,3 +219,21 @@ def test_where_no_thread_can_be_started_an_opening_says_so_and_can_be_tried_agai
         with pytest.raises(octavo.StorageFull, match=r"no thread can be started.*ulimit -u"):
             octavo.open(tmp_path / "s", **options)
     octavo.open(tmp_path / "s", **options).close()
+
+
+def public_functions() -> Iterator[tuple[str, Any]]:
+    """Of ``octavo`` and its classes, and those classes."""
+    for name in octavo.__all__:
+        if name == "__version__":
+            continue
+        found = getattr(octavo, name)
+        yield name, found
+        for method in vars(found) if inspect.isclass(found) else ():
+            if not method.startswith("_") and inspect.isfunction(getattr(found, method)):
+                yield f"{name}.{method}", getattr(found, method)
+
+
+@pytest.mark.parametrize("told", [pytest.param(each, id=name) for name, each in public_functions()])
+def test_who_asks_for_the_types_of_what_is_public_is_told(told: Any) -> None:
+    # As pydantic, FastAPI and programs that write documents do.
+    assert isinstance(get_type_hints(told), dict)
