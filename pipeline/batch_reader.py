@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from octavo.files.errors import READ_ONLY, Misuse
+from octavo.files.errors import READ_ONLY, Misuse, StorageFull
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.bounds import Bounds
 from octavo.pipeline.arrow_rows import record_batches
@@ -96,14 +96,14 @@ class SnapshotReader(DataSourceReader):
 
     def partitions(self) -> list[Any]:
         """Stretches of the journal, rows of ledger files, or ranges of keys, of about
-        ``splitBytes`` each; ranges, too, of all values, where nothing may be written."""
+        ``splitBytes`` each; ranges, too, of all values, where nothing can be written."""
         settle()
         files, before = self._opened()
         if self._in_journal_order(files):
             try:
                 return list(stretches(files, self._options.split_bytes)) or [KeyRange([])]
-            except OSError as error:  # which numbers are live is written down beside the files
-                if error.errno not in READ_ONLY:
+            except (OSError, StorageFull) as error:  # which numbers are live is written down there
+                if isinstance(error, OSError) and error.errno not in READ_ONLY:
                     raise
         if self._in_file_order(files):
             bound = self._ranges(files, before)[0]

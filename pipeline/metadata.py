@@ -62,7 +62,7 @@ def _levels(path: str) -> Iterator[Row]:
 
 
 def _journal(path: str) -> Iterator[Row]:
-    found = pinned(path, _LEASE_MS)
+    found = pinned(path, _LEASE_MS, instead="")
     try:
         files = SnapshotFiles(found.path)
         entries = found.journal.entries

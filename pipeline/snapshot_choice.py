@@ -62,9 +62,12 @@ def chosen(options: ReadOptions) -> Published:
     return max(fitting, key=lambda each: (each.sqn, each.taken_at))
 
 
-def pinned(path: str, lease_ms: int) -> Published:
+def pinned(
+    path: str, lease_ms: int, instead: str = "name a snapshot that its owner published, or "
+) -> Published:
     """The newest state of the store, which tasks read by links. Raises Misuse where it cannot be
-    used, or nothing can be made there; Busy, Corruption, StorageFailed, OSError."""
+    used, or nothing can be made there (then ``instead`` helps, or a copy); Busy, Corruption,
+    StorageFailed, OSError."""
     try:
         with usable("path", path):
             return pinning.pin(RealDisk(), path, lease_ms, wall_clock_ms())
@@ -76,5 +79,5 @@ def pinned(path: str, lease_ms: int) -> Published:
             raise  # it is not read either
         raise Misuse(
             f"path={path!r}: no links can be made there ({cause.strerror}), and Spark's tasks read "
-            "a store by links; name a snapshot that its owner published, or copy the store"
+            f"a store by links; {instead}copy the store"
         ) from cause

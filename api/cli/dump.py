@@ -8,8 +8,9 @@ import gzip
 import io
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from octavo.files.ledger.head import Head
-    from octavo.snapshot import SnapshotBucket
+    from octavo.snapshot import Snapshot, SnapshotBucket
 
 FORMATS = ("jsonl", "csv", "parquet")
 _BY_SUFFIX = {
@@ -98,7 +99,7 @@ def dump(
     It is the state of one moment, in byte order of bucket and key. With --tag it is of the objects
     of one type: `load`, which has not its functions, makes standard ones of them.
     """
-    wanted = None if bucket is None else [to_bytes("--bucket", bucket)]
+    wanted = None if bucket is None else to_bytes("--bucket", bucket)
     names = to_fields(columns)
     kind = kind or _format_of(output)
     bounds = (
@@ -125,11 +126,14 @@ def dump(
             out = stack.enter_context(Output(stream, output))
         advance = stack.enter_context(progress("dumping", None))
         writer = stack.enter_context(_WRITERS[kind](out, names))
-        for name in snap.buckets(tag=tag) if wanted is None else wanted:
-            for number in writer.write(snap.bucket(name, tag=tag), bounds):
-                done += number
-                snap.renew()
-                advance(done)
+        if wanted is None:
+            written = writer.write_all(snap, tag, bounds)
+        else:
+            written = writer.write(snap.bucket(wanted, tag=tag), bounds)
+        for number in written:
+            done += number
+            snap.renew()
+            advance(done)
         tell_of_other_types(snap, tag)
     if output != STDIN:
         complain(f"{plural(done, 'key')} in {output}")
@@ -217,6 +221,11 @@ class _Writer(contextlib.AbstractContextManager["_Writer"]):
                 done = 0
         yield done
 
+    def write_all(self, snap: Snapshot, tag: str, bounds: _Bounds) -> Iterator[int]:
+        """The same of all buckets."""
+        for name in snap.buckets(tag=tag):
+            yield from self.write(snap.bucket(name, tag=tag), bounds)
+
     def row(self, row: Row) -> None:
         raise NotImplementedError  # pragma: no cover - Parquet writes whole batches
 
@@ -299,23 +308,34 @@ class _Parquet(_Writer):
 
     def write(self, source: SnapshotBucket, bounds: _Bounds) -> Iterator[int]:
         low, high, begins = bounds
-        indexed = "index" in self.names and source.has_index()
+        scan = partial(source.to_arrow, start=low, end=high, prefix=begins)
+        return self._write(scan, source if self._has_index(source) else None)
+
+    def write_all(self, snap: Snapshot, tag: str, bounds: _Bounds) -> Iterator[int]:
+        buckets = (snap.bucket(name, tag=tag) for name in snap.buckets(tag=tag))
+        if bounds == (None, None, None) and not any(map(self._has_index, buckets)):
+            return self._write(partial(snap.to_arrow, tag=tag), None)  # no scan for each bucket
+        return super().write_all(snap, tag, bounds)
+
+    def _has_index(self, source: SnapshotBucket) -> bool:
+        return "index" in self.names and source.has_index()
+
+    def _write(
+        self, scan: Callable[[list[str]], pa.RecordBatchReader], indexed: SnapshotBucket | None
+    ) -> Iterator[int]:
+        """What a scan gives of some columns; ``indexed`` tells its index entries, if it has any."""
         if "value" in self.names:
-            for batch in source.to_arrow(["key", "size"], low, high, prefix=begins):
-                large = np.flatnonzero(batch.column("size").to_numpy() > _MOST_BYTES)
-                if len(large):
-                    row = int(large[0])
-                    _refuse_large(
-                        source.name,
-                        batch.column("key")[row].as_py(),
-                        batch.column("size")[row].as_py(),
-                    )
+            for batch in scan(["bucket", "key", "size"]):
+                for row in np.flatnonzero(batch.column("size").to_numpy() > _MOST_BYTES)[:1]:
+                    name, key, size = (column[int(row)].as_py() for column in batch.columns)
+                    _refuse_large(name, key, size)
         # The keys tell the index entries.
-        columns = [*self._stored, *(["key"] if indexed and "key" not in self._stored else [])]
-        for batch in source.to_arrow(columns or ["key"], low, high, prefix=begins):
+        told = indexed is not None and "key" not in self._stored
+        columns = [*self._stored, *(["key"] if told else [])]
+        for batch in scan(columns or ["key"]):
             cells: list[str | None] = [None] * batch.num_rows
-            if indexed:
-                cells = [_entries(source, key) for key in batch.column("key").to_pylist()]
+            if indexed is not None:
+                cells = [_entries(indexed, key) for key in batch.column("key").to_pylist()]
             arrays = [
                 self._pa.array(cells, self._pa.string()) if name == "index" else batch.column(name)
                 for name in self.names

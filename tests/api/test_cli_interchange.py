@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
@@ -23,6 +24,7 @@ from cli_runs import document, octavo, output
 from whole_store import SEED
 
 import octavo as library
+from octavo import arrow_stream
 from octavo.cli import dump as cli_dump
 from octavo.cli import output as cli_output
 from octavo.cli import source as cli_source
@@ -128,10 +130,29 @@ def test_small_buckets_share_a_row_group_of_a_parquet_dump(
     with library.open(tmp_path / "s") as store, store.batch() as batch:
         for name in names:
             batch.put(name, "k", b"of " + name)
-    octavo("dump", tmp_path / "s", "-o", tmp_path / "d.parquet")
+    octavo("dump", tmp_path / "s", "-o", tmp_path / "d.parquet", "--prefix", "k")
     assert parquet.ParquetFile(tmp_path / "d.parquet").num_row_groups == groups
     found = [(row["bucket"], row["value"]) for row in rows(tmp_path / "d.parquet")]
     assert found == [(name, b"of " + name) for name in names]
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_all_buckets_without_index_entries_are_one_scan_of_a_parquet_dump(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indexed: bool
+) -> None:
+    scans = mock.Mock(wraps=arrow_stream._batches)
+    monkeypatch.setattr(arrow_stream, "_batches", scans)
+    names = [b"%03d" % at for at in range(20)]
+    with library.open(tmp_path / "s") as store:
+        for name in names:
+            store.bucket(name).put("k", b"of " + name)
+        if indexed:
+            store.bucket(names[7]).put("k", b"of " + names[7], index={"f": [1]})
+    octavo("dump", tmp_path / "s", "-o", tmp_path / "d.parquet")
+    found = rows(tmp_path / "d.parquet")
+    assert [(row["bucket"], row["value"]) for row in found] == [(n, b"of " + n) for n in names]
+    assert [row["index"] is not None for row in found] == [indexed and at == 7 for at in range(20)]
+    assert scans.call_count == (2 * len(names) if indexed else 2)  # one asks for sizes
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet"])

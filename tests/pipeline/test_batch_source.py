@@ -472,13 +472,14 @@ def test_a_store_where_nothing_can_be_pinned_says_so(
         snapshot_path(parsed({"path": str(tmp_path)}))
 
 
-def test_a_published_snapshot_is_read_where_nothing_may_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOSPC])
+def test_a_published_snapshot_is_read_where_nothing_can_be_written(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its owner did not count the keys, and so did not write down which numbers are live."""
 
     def refused(_: object, path: str, __: bytes) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied", path)
+        raise OSError(number, os.strerror(number), path)
 
     with octavo.open(tmp_path / "s") as store:
         store.put_many((f"{n}", f"value {n}") for n in range(100))

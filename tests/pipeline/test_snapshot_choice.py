@@ -18,11 +18,12 @@ from octavo.pipeline.metadata import TABLES
 from octavo.pipeline.read_options import ReadOptions
 from octavo.pipeline.snapshot_choice import chosen
 
-READS: dict[str, Callable[[str], object]] = {
-    "load": lambda path: chosen(ReadOptions(path)),
-    "fold": folding._published,
-    "journal": lambda path: list(TABLES["journal"][1](path)),
+READS: dict[str, tuple[Callable[[str], object], str]] = {
+    "load": (lambda path: chosen(ReadOptions(path)), "; name a snapshot .*, or copy the store"),
+    "fold": (folding._published, "; name a snapshot .*, or copy the store"),
+    "journal": (lambda path: list(TABLES["journal"][1](path)), "by links; copy the store"),
 }
+"""What pins a store, and what each can do instead."""
 
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
@@ -34,8 +35,9 @@ def test_where_no_link_can_be_made_what_can_be_read_is_told(
         store.put(b"a", b"v")
         made = store.snapshot().publish("nightly")
     refuse_links(monkeypatch, number)
-    with pytest.raises(octavo.Misuse, match=r"no links can be made.*name a snapshot"):
-        READS[name](store.path)
+    read, instead = READS[name]
+    with pytest.raises(octavo.Misuse, match=f"no links can be made.*{instead}"):
+        read(store.path)
     assert chosen(ReadOptions(store.path, snapshot="nightly")).id == made.id
 
 
