@@ -32,8 +32,9 @@ def destroy(path: str | os.PathLike[str]) -> None:
 
     What is not the store's stays, and so does the directory then; so does one that is mounted
     there, that a symbolic link leads to, or that stands where this user may remove nothing. The
-    mark of a store goes last: a destruction that was cut short is finished by another. O(files). Raises Misuse where there
-    is no store or it cannot be used, StoreLocked where it is open, OSError.
+    mark of a store goes last: a destruction that was cut short is finished by another. O(files).
+    Raises Misuse where there is no store or it cannot be used, StoreLocked where it is open,
+    OSError.
     """
     where = to_path("path", path)
     with usable("path", where):
