@@ -12,7 +12,7 @@ from octavo.arguments import to_path
 from octavo.files.door.disk import PROBE_PREFIX, TEMPORARY_SUFFIX, Disk, RealDisk
 from octavo.files.door.file_lock import LOCK, locked
 from octavo.files.door.own_disk import owned
-from octavo.files.errors import Misuse, usable
+from octavo.files.errors import READ_ONLY, Misuse, usable
 from octavo.manifest.consumers import CONSUMERS
 from octavo.manifest.published import MANIFEST, SNAPSHOTS, directories
 from octavo.manifest.store_identity import IDENTITY
@@ -21,18 +21,20 @@ _FOLDERS = ("ledger", "journal", SNAPSHOTS, "staging", "inbox", "waste", "damage
 _FILES = (CONSUMERS, RESERVE, IDENTITY + TEMPORARY_SUFFIX, CONSUMERS + TEMPORARY_SUFFIX)
 _ROUNDS = 100
 """So often a folder is gone through again in which readers make and remove names meanwhile."""
-_STAYS = (errno.EBUSY, errno.ENOTDIR, errno.ENOTEMPTY)
+_STAYS = (errno.EBUSY, errno.ENOTDIR, errno.ENOTEMPTY, *READ_ONLY)
 """Why a directory cannot go: it is a mount point, or a symbolic link; or somebody who came too late
-to read the store makes a folder there just now, and removes it."""
+to read the store makes a folder there just now, and removes it; or in what is around it this user
+may change nothing."""
 
 
 def destroy(path: str | os.PathLike[str]) -> None:
     """Remove the store in the directory ``path``, with everything in it.
 
     What is not the store's stays, and so does the directory then; so does one that is mounted
-    there, or that a symbolic link leads to. The mark of a store goes last:
-    a destruction that was cut short is finished by another. O(files). Raises Misuse where there
-    is no store or it cannot be used, StoreLocked where it is open, OSError.
+    there, that a symbolic link leads to, or that stands where this user may remove nothing. The
+    mark of a store goes last: a destruction that was cut short is finished by another. O(files).
+    Raises Misuse where there is no store or it cannot be used, StoreLocked where it is open,
+    OSError.
     """
     where = to_path("path", path)
     with usable("path", where):

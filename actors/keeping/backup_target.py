@@ -51,6 +51,7 @@ def destination(disk: Disk, who: Identity, source: str, path: str) -> str:
 def refuse_taken(disk: Disk, path: str, advice: str) -> None:
     """Raise Misuse where a path cannot be the name of what is made: only an empty directory gives
     way, and not everyone."""
+    identities.refuse_within(disk, path)
     if not disk.exists(path):
         return
     if strangers := identities.listed(disk, path):

@@ -126,7 +126,5 @@ def remove_all_in(disk: Disk, path: str, but: str = "") -> None:
             continue
         try:
             disk.unlink(f"{path}/{name}")
-        except OSError as error:
-            if error.errno not in (errno.EISDIR, errno.EPERM):
-                raise
+        except IsADirectoryError:
             remove_tree(disk, f"{path}/{name}")

@@ -97,9 +97,9 @@ def restore_on(
     """See octavo.restore."""
     if not disk.exists(f"{backup}/{store_identity.IDENTITY}"):
         raise Misuse(f"backup={backup!r} holds no backup and no store")
-    refuse_taken(disk, path, "name a new one")
     if f"{os.path.realpath(path)}/".startswith(f"{os.path.realpath(backup)}/"):
         raise Misuse(f"path={path!r} is inside the backup; name a directory outside it")
+    refuse_taken(disk, path, "name a new one")
     identity = identities.read(disk, backup)
     lock = locked(disk, f"{backup}/{LOCK}", to_read=True)
     try:

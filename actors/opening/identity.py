@@ -64,11 +64,7 @@ def identify(path: str, options: Options, disk: Disk) -> Identity | None:
     """
     if not disk.exists(f"{path}/{IDENTITY}"):
         _new(path, options)
-        if disk.exists(f"{(above := os.path.dirname(path))}/{IDENTITY}"):
-            raise Misuse(
-                f"path={path!r} is within the store {above!r}: that has buckets, and a store "
-                "of its own stands outside it"
-            )
+        refuse_within(disk, path)
         if disk.exists(path):
             strangers = [name for name in listed(disk, path) if not _ours(name)]
             # Another process may have made it a store just now.
@@ -125,6 +121,19 @@ def _new(path: str, options: Options) -> Identity:
 def has_journal(disk: Disk, path: str) -> bool:
     """Whether a directory that does not say so may be a store. Raises OSError."""
     return disk.exists(f"{path}/{JOURNAL_MANIFEST}")
+
+
+def refuse_within(disk: Disk, path: str) -> None:
+    """Raise Misuse where what is to be made there would stand in a store or a folder of one, which
+    goes with it."""
+    above = os.path.realpath(path)
+    for _ in range(2):
+        above = os.path.dirname(above)
+        if disk.exists(f"{above}/{IDENTITY}"):
+            raise Misuse(
+                f"path={path!r} is within the store {above!r}: that has buckets, and a store of "
+                "its own, or a backup, stands outside it"
+            )
 
 
 def listed(disk: Disk, path: str) -> list[str]:

@@ -50,7 +50,7 @@ def put_by(disk: Disk, path: str) -> None:
     try:
         found = 0
         with suppress(FileNotFoundError):
-            found = disk.size(where)
+            found = disk.room_taken(where)  # a copy of the store may have a hole there
         if found >= RESERVE_BYTES or disk.free_bytes(path) < SHARE * RESERVE_BYTES:
             return
         with suppress(FileNotFoundError):

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import secrets
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -119,7 +120,7 @@ def whole_file(path: str) -> Iterator[BinaryIO]:
             yield stream
         return
     target = os.path.realpath(path)
-    partial = f"{target}.{os.getpid()}.partial"
+    partial = f"{target}.{secrets.token_hex(8)}.partial"
     try:
         with _made(path, partial) as stream:
             yield stream

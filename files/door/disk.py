@@ -50,16 +50,9 @@ from octavo.files.door.open_file import (
 from octavo.files.errors import Corruption
 
 __all__ = [
-    "PROBE_PREFIX",
-    "TEMPORARY_SUFFIX",
-    "AppendFile",
-    "Buffer",
-    "Disk",
-    "FileLock",
-    "RealDisk",
-    "directory_of",
-    "refuse_links",
-]
+    "PROBE_PREFIX", "TEMPORARY_SUFFIX", "AppendFile", "Buffer", "Disk", "FileLock", "RealDisk",
+    "directory_of", "refuse_links",
+]  # fmt: skip
 
 TEMPORARY_SUFFIX = ".tmp"
 """``write_atomically`` writes here first; such a file left by a crash may be removed."""
@@ -94,8 +87,7 @@ class Disk(ABC):
         return  # not abstract: most disks like nothing of the kind
 
     def create_zeros(self, path: str, length: int) -> None:
-        """A new file of so many zeros, which takes that room, though nothing need be written.
-        Raises OSError."""
+        """A new file of so many zeros, which takes that room, written or not. Raises OSError."""
         file = self.create(path)
         try:
             file.write_all(bytes(length))
@@ -136,6 +128,10 @@ class Disk(ABC):
     @abstractmethod
     def size(self, path: str) -> int:
         """Length in bytes."""
+
+    def room_taken(self, path: str) -> int:
+        """As ``size``, without holes."""
+        return self.size(path)
 
     @abstractmethod
     def exists(self, path: str) -> bool:
@@ -369,6 +365,10 @@ class RealDisk(Disk):
 
     def size(self, path: str) -> int:
         return os.lstat(path).st_size
+
+    def room_taken(self, path: str) -> int:
+        found = os.lstat(path)
+        return min(found.st_size, found.st_blocks * 512)
 
     def exists(self, path: str) -> bool:
         try:

@@ -206,7 +206,7 @@ def _lock_alone(fd: int) -> None:
         try:
             return _flock(fd, fcntl.LOCK_EX)
         except BlockingIOError:
-            if _lives(_written(fd)) or time.monotonic() > deadline:
+            if _lives(fd) or time.monotonic() > deadline:
                 raise
             _wait(_LOOK_EVERY)
 
@@ -315,10 +315,21 @@ def _written(fd: int) -> int | None:
     return int(written) if written.isdigit() else None
 
 
-def _lives(process: int | None) -> bool:
-    """Whether it does, as far as one can tell."""
+def _is_ours(fd: int) -> bool:
+    """Whether this process has the file locked, by another descriptor. O(locks)."""
+    with contextlib.suppress(OSError):  # one is just being let go of
+        file = os.fstat(fd)
+        return any(os.path.samestat(file, os.fstat(held[0])) for held, _ in [*_held.values()])
+    return False
+
+
+def _lives(fd: int) -> bool:
+    """Whether the process does that had the lock last, as far as one can tell."""
+    process = _written(fd)
     if not process:
         return True
+    if process == os.getpid():
+        return _is_ours(fd)  # or it had that number in another container
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -333,14 +344,14 @@ def _holder(fd: int | None) -> str:
     written = None if fd is None else _written(fd)
     who = "another opener" if written is None else f"process {written}"
     close = "close the store there"
-    if written == os.getpid():
+    if fd is not None and _is_ours(fd):
         who = f"this process ({os.getpid()})"
         close = (
             "a store that was opened stays open until its close(), or the end of its `with`, also "
             "where nothing refers to it any more: use that one, which octavo.open_stores() has, "
             "close it (or wait, where another thread backs up to this path, restores or repairs it)"
         )
-    elif not _lives(written):
+    elif fd is not None and not _lives(fd):
         close = "it is gone, or in another container; end what it left, or close the store there"
     return f"{who}: {close}, or only read it, with {READING}"
 

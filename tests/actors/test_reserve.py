@@ -35,6 +35,14 @@ def test_one_that_is_there_stays(tmp_path: Path) -> None:
     assert (tmp_path / reserve.RESERVE).stat().st_ino == made.st_ino
 
 
+def test_one_that_a_copy_made_a_hole_of_takes_its_room_again(tmp_path: Path) -> None:
+    file = tmp_path / reserve.RESERVE
+    file.touch()
+    os.truncate(file, 4096)
+    reserve.put_by(RealDisk(), str(tmp_path))
+    assert file.stat().st_blocks * 512 >= 4096
+
+
 @pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EMFILE, errno.ENOMEM])
 def test_it_is_given_up_where_the_disk_is_full_and_not_for_want_of_descriptors_or_memory(
     tmp_path: Path, reason: int

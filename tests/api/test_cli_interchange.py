@@ -538,6 +538,17 @@ def test_a_dump_goes_into_a_pipe_by_its_path(store: Path) -> None:
         assert heard.read() == output("dump", store)
 
 
+def test_dumps_of_two_processes_of_one_number_keep_apart(store: Path, tmp_path: Path) -> None:
+    """As in two containers that share a volume, where each has the number 1."""
+    target = tmp_path / "d.jsonl"
+    with cli_output.whole_file(str(target)) as other:
+        other.write(b"other")
+        octavo("dump", store, "-o", target)
+        assert target.read_bytes() == output("dump", store)
+    assert target.read_bytes() == b"other"
+    assert list(tmp_path.glob("d.jsonl?*")) == []
+
+
 @pytest.mark.parametrize("error", [errno.EACCES, errno.EROFS])
 def test_where_no_file_can_be_made_the_name_of_the_dump_is_told(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int

@@ -205,6 +205,22 @@ def test_a_store_on_a_disk_of_its_own_is_destroyed_and_the_directory_stays(
     assert list((tmp_path / "s").iterdir()) == []
 
 
+class Immutable(RealDisk):
+    """Has ledger files that may not be removed, as after ``chattr +i``."""
+
+    def unlink(self, path: str) -> None:
+        if path.endswith(".sst"):
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), path)
+        super().unlink(path)
+
+
+def test_a_file_that_may_not_be_removed_is_not_taken_for_a_directory(tmp_path: Path) -> None:
+    with octavo.open(made(tmp_path / "s")) as store:
+        store.compact()
+    with pytest.raises(PermissionError, match=r"\.sst"):
+        destroy_on(Immutable(), str(tmp_path / "s"))
+
+
 def test_an_open_store_is_not_destroyed(tmp_path: Path) -> None:
     with octavo.open(made(tmp_path / "s")) as store:
         with pytest.raises(octavo.StoreLocked):

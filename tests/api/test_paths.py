@@ -51,12 +51,25 @@ def test_what_means_something_else_elsewhere_makes_no_directory_of_that_name(
         assert store.path == os.path.normpath(tmp_path / path)
 
 
-@pytest.mark.parametrize("name", ["new", "snapshots"])
-def test_no_store_is_made_within_another(store, name: str) -> None:
+@pytest.mark.parametrize("name", ["new", "snapshots", "journal/new"])
+def test_no_store_is_made_within_another(store, tmp_path: Path, name: str) -> None:
     path = f"{store.path}/{name}"
-    with pytest.raises(octavo.Misuse, match="is within the store"):
-        octavo.open(path)
+    with octavo.open(tmp_path / "other", worker=False) as other:
+        other.put("k", b"v")
+    for call in (
+        lambda: octavo.open(path),
+        lambda: octavo.restore(tmp_path / "other", path),
+        lambda: octavo.backup(tmp_path / "other", path),
+    ):
+        with pytest.raises(octavo.Misuse, match="is within the store"):
+            call()
     assert not os.path.exists(path)
+
+
+def test_nor_where_a_link_leads_to_a_folder_of_another(store, tmp_path: Path) -> None:
+    os.symlink(f"{store.path}/journal", tmp_path / "link")
+    with pytest.raises(octavo.Misuse, match="is within the store"):
+        octavo.open(tmp_path / "link" / "new")
 
 
 def test_a_store_within_another_that_is_there_is_opened(store, tmp_path: Path) -> None:

@@ -106,3 +106,9 @@ def test_what_only_its_owner_may_change_stays_so(place: Path) -> None:
         used(place)
     used(place)
     assert not [each for each in place.rglob("*") if each.stat().st_mode & stat.S_IWGRP]
+
+
+def test_a_store_is_destroyed_by_who_may_not_remove_its_directory(place: Path) -> None:
+    with being(OWNER):
+        octavo.destroy(place)
+    assert list(place.iterdir()) == []

@@ -524,6 +524,16 @@ def test_a_holder_that_left_no_number_is_still_a_holder(tmp_path: Path) -> None:
             DISK.lock(path)
 
 
+def test_a_holder_of_the_same_number_in_another_container_is_not_called_this_process(
+    tmp_path: Path,
+) -> None:
+    path = put(tmp_path / "lock", b"%d\n" % os.getpid())
+    with open(path, "rb") as other:  # as of another process
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(StoreLocked, match=rf"process {os.getpid()}: .* in another container"):
+            DISK.lock(path)
+
+
 def test_a_lock_is_let_go_wherever_that_is_interrupted(tmp_path: Path) -> None:
     at, cut, before = 0, True, descriptors(tmp_path)
     while cut:
