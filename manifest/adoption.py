@@ -9,10 +9,12 @@ made of them in turn.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk
@@ -335,25 +337,27 @@ def _chosen(
             read = _read(disk, directory, entry.name, thorough=False)
             origin = _by_itself(entry.base_sqn, entry.last_sqn) if read is None else read.origin
             listed.append(_Sealed(origin, entry))
-    taken: list[_Sealed] = []
+    taken: list[_Sealed] = []  # in order
     candidates = sorted([*listed, *unlisted], key=lambda each: each.origin[:3], reverse=True)
     for origin, group in groupby(candidates, key=lambda each: each.origin[:3]):
         free, clash = [], False
         for each in sorted(group, key=lambda each: each.entry.base_sqn):
-            over = [t for t in taken if _overlap(t.entry, each.entry)]
+            over = _among(taken, each.entry.base_sqn, each.entry.last_sqn)
             if not over:
                 free.append(each)
             elif not _covered(over, each.entry.base_sqn, each.entry.last_sqn):
                 clash = True
-        if not clash and _covered([*taken, *free], origin[1], origin[2]):
-            taken += free
+        run = origin[1:]
+        if not clash and _covered([*_among(taken, *run), *free], *run):
+            for each in free:
+                insort(taken, each, key=_base)
     # Where a set is not whole and what it was made of is gone, a part is better than nothing.
     for each in candidates:
-        if not any(_overlap(t.entry, each.entry) for t in taken):
-            taken.append(each)
+        if not _among(taken, each.entry.base_sqn, each.entry.last_sqn):
+            insort(taken, each, key=_base)
     chosen = {each.entry.name for each in taken}
     gone = [entry for entry in manifest.entries if entry.name not in names]
-    lost = [e for e in gone if not any(_overlap(e, each.entry) for each in taken)]
+    lost = [entry for entry in gone if not _among(taken, entry.base_sqn, entry.last_sqn)]
     kept = {entry.name for entry in lost} | chosen
     added = [each for each in unlisted if each.entry.name in chosen]
     made = manifest.edit(
@@ -371,8 +375,13 @@ def _chosen(
     return replace(made, version=max(made.version, (rank >> RANK_BITS) + 1)), notes
 
 
-def _overlap(one: JournalEntry, other: JournalEntry) -> bool:
-    return one.base_sqn <= other.last_sqn and other.base_sqn <= one.last_sqn
+_base = attrgetter("entry.base_sqn")
+_last = attrgetter("entry.last_sqn")
+
+
+def _among(files: list[_Sealed], first: int, last: int) -> list[_Sealed]:
+    """Those that have any sqn of [first, last], of files in order that share none. O(log files)."""
+    return files[bisect_left(files, first, key=_last) : bisect_right(files, last, key=_base)]
 
 
 def _covered(files: list[_Sealed], first: int, last: int) -> bool:

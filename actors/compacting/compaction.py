@@ -5,6 +5,7 @@ Oldest first, because a delete can go only when no older file holds what it hide
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -162,7 +163,7 @@ def _rewritten(
     dropped = older = done = position = 0
     most: int | None = None  # files at a time
     full = None
-    while left := [entry for entry in clerk.sealed() if entry.base_sqn >= position]:
+    while left := _from(clerk, position):
         progress(left[0].name, min(done, total), total)
         run = next_run(clerk, left, scores, bound)[:most]
         if run:
@@ -185,10 +186,18 @@ def _rewritten(
     return dropped, older, full
 
 
+def _from(clerk: InkerClerk, sqn: int) -> list[JournalEntry]:
+    """The sealed files from this sqn on, as many as one run may have. O(log files)."""
+    manifest = clerk.inker.actor.manifest
+    first = bisect_left(manifest.bases, sqn)
+    return list(manifest.entries[first : first + MANY_SMALL])
+
+
 def next_run(
     clerk: InkerClerk, entries: Sequence[JournalEntry], scores: dict[str, Score], bound: float
 ) -> list[JournalEntry]:
     """The files from the first of these on that are to be rewritten together; [] if it is not.
+    O(these), and O(files) for each that has deletes.
     A run is longer than it may be otherwise where all of it makes no more than one file. Deletes
     are garbage where everything older is clean. No run goes past a file without a score: the new
     files cover all sqns of a run."""
@@ -197,8 +206,7 @@ def next_run(
     together = 0
     run: list[JournalEntry] = []
     dirty = False
-    below = clerk.clean_below()[entries[0].name]
-    for number, entry in enumerate(entries[:MANY_SMALL]):
+    for number, entry in enumerate(entries):
         together += entry.bytes
         if number >= clerk.worth.run_length and together > roll_size:
             break
@@ -206,7 +214,7 @@ def next_run(
         if score is None or (run and entry.last_sqn - run[0].base_sqn >= MAX_RUN_SQNS):
             break
         garbage = score.garbage + score.squeezed
-        if entry.base_sqn <= below:
+        if score.hiding and entry.base_sqn <= clerk.clean_below()[entries[0].name]:
             garbage += score.hiding
         following = entries[number + 1 : number + 2]
         merged = entry.bytes < small and (

@@ -185,7 +185,7 @@ def _made(source: _Source, target: str, upto: int, copy: bool) -> Linked:
     entries += [
         _cut(source, f"{target}/journal", file, upto, done)
         for file in files
-        if file.base <= upto and file not in whole
+        if file.base <= upto and (file.entry is None or file.last > upto)
     ]
     disk.sync_dir(f"{target}/journal")
     names = [entry.name for entry in ledger.entries]

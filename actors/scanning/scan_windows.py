@@ -263,10 +263,11 @@ def merged(parts: Sequence[Rows]) -> tuple[list[bytes], list[int]]:
 def _enter(newer: Rows, keys: list[bytes], sqns: list[int]) -> None:
     """Newer rows, of which there are few, among those of older ones in order."""
     names, numbers, gone = newer
+    dead = set(gone)
     for row, (key, sqn) in enumerate(zip(names, numbers, strict=True)):
         at = bisect_left(keys, key)
         known = at < len(keys) and keys[at] == key
-        if row in gone:
+        if row in dead:
             if known:
                 del keys[at], sqns[at]
         elif known:

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from octavo.files.kernels.arrays import np, npt
 from octavo.files.kernels.byte_strings import Ints, Words, common_prefix_length, copy, first_words
-from octavo.files.kernels.columns import Bytes
+from octavo.files.kernels.columns import Bytes, Strings
 
 _FEW_RUNS = 64
 """Below one descent in so many rows the input is taken for sorted runs."""
@@ -30,16 +30,14 @@ _OWN_SIZES, _MOST_BYTES = 2, 32 << 20
 _Padded: TypeAlias = "npt.NDArray[np.bytes_]"
 
 
-def key_order(
-    blob: Bytes, starts: Ints, lengths: Ints, groups: Ints | None = None
-) -> tuple[Ints, Ints]:
+def key_order(keys: Strings, groups: Ints | None = None) -> tuple[Ints, Ints]:
     """(rows in order, where in them each distinct key begins).
 
-    Row i is ``blob[starts[i]:][:lengths[i]]``, below all rows of a higher ``groups[i]`` (>= 0)
-    if groups are given. Rows with equal keys come one after the other, in any order. Memory:
-    some 60 bytes a row, and for undecided rows twice their keys. Raises IndexError where a row
-    is not inside the blob.
+    A row is below all rows of a higher ``groups[i]`` (>= 0) if groups are given. Rows with equal
+    keys come one after the other, in any order. Memory: some 60 bytes a row, and for undecided
+    rows twice their keys. Raises IndexError where a row is not inside the blob.
     """
+    blob, starts, lengths = keys.blob, keys.starts, keys.lengths
     if len(starts) < 2:
         return np.arange(len(starts)), np.arange(len(starts))
     skip = common_prefix_length(blob, starts, lengths)

@@ -15,7 +15,6 @@ from octavo.files.kernels.arrays import np, npt
 from octavo.files.kernels.byte_strings import Ints, Mask, as_list, cuts, gather
 from octavo.files.kernels.columns import ByteColumn, Strings
 from octavo.files.kernels.freed_memory import keep_freed
-from octavo.files.kernels.key_order import key_order
 from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.ledger_key import end_of_prefix, split
@@ -296,9 +295,7 @@ def merged(parts: list[Columns]) -> tuple[Columns, Ints]:
     if len(parts) == 1:
         return parts[0], np.arange(len(parts[0]), dtype=np.int64)
     columns = stacked(parts)
-    keys = columns.keys
-    order, firsts = key_order(keys.blob, keys.starts, keys.lengths, columns.groups)
-    return columns, newest(order, firsts, columns.sqns)
+    return columns, newest(columns.keys, columns.groups, columns.sqns)
 
 
 def alive(columns: Columns, rows: Ints, now_ms: int) -> Mask:

@@ -69,8 +69,7 @@ def add_rows(files: SortedFiles, rows: Rows | Columns) -> None:
         return
     keys = rows.keys if isinstance(rows, Columns) else rows.keys.strings()
     groups = rows.groups if isinstance(rows, Columns) else None
-    order, firsts = key_order(keys.blob, keys.starts, keys.lengths, groups)
-    kept = newest(order, firsts, rows.sqns)
+    kept = newest(keys, groups, rows.sqns)
     columns = rows if isinstance(rows, Columns) else _without_prefixes(rows, kept)
     files.add(columns, kept)
 
@@ -109,9 +108,7 @@ def merge(
             columns = _columns(files, begin, end)
             if columns is None:
                 continue
-            keys = columns.keys
-            order, firsts = key_order(keys.blob, keys.starts, keys.lengths, columns.groups)
-            rows = newest(order, firsts, columns.sqns)
+            rows = newest(columns.keys, columns.groups, columns.sqns)
             columns, rows, latest = _aged(columns, rows, basement, now_ms)
             expired_ms = max(expired_ms, latest)
             if levels:
@@ -171,8 +168,9 @@ def cut(strings: Strings) -> Strings:
 # ---------------------------------------------------------------- which rows stay
 
 
-def newest(order: Ints, firsts: Ints, sqns: SqnColumn) -> Ints:
-    """Of each set of equal keys the row with the highest sqn, in the order of the keys."""
+def newest(keys: Strings, groups: Ints | None, sqns: SqnColumn) -> Ints:
+    """Of each set of equal keys the row with the highest sqn, in order: see key_order."""
+    order, firsts = key_order(keys, groups)
     if len(firsts) == len(order):
         return order
     ordered = sqns[order]

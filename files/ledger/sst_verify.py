@@ -47,8 +47,7 @@ def check(sst: Sst) -> None:
 
 
 def _check_order(sst: Sst, columns: Columns) -> None:
-    keys = columns.keys
-    order, firsts = key_order(keys.blob, keys.starts, keys.lengths, columns.groups)
+    order, firsts = key_order(columns.keys, columns.groups)
     if len(firsts) != sst.rows or not bool((order == np.arange(sst.rows)).all()):
         raise Corruption(sst.name, sst.section_at(Section.KEYS), "order of the keys")
 

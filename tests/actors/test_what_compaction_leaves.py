@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from look import clock_ms
@@ -96,6 +97,21 @@ def test_a_run_ends_before_a_file_that_was_found_damaged_behind_its_score(tmp_pa
         assert next_run(clerk, [first, second], scores, 0.0) == [first]
         clerk.damaged[first.name] = "damaged"
         assert next_run(clerk, [first, second], scores, 0.0) == []
+
+
+def test_of_files_without_deletes_none_is_compared_with_all_that_are_older(tmp_path: Path) -> None:
+    # With thousands of files that took seconds, and minutes with tens of thousands.
+    large = {"roll_size_bytes": 1 << 20, "compression": "none"}
+    with opened(tmp_path / "s", **large, compact_every_seconds=None) as store:
+        for number in range(12):
+            store.put(b"%d" % number, bytes(1 << 19))
+            rolled(store)
+        flush(store)
+        asked = InkerClerk.clean_below
+        with patch.object(InkerClerk, "clean_below", autospec=True, side_effect=asked) as compared:
+            store.compact()
+        assert len(store._inker.manifest.entries) == 12
+        assert compared.call_count == 1  # as the files are scored
 
 
 def test_a_file_whose_deletion_was_broken_off_stands_in_the_way_of_no_other() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ledger_rows import column
 
 from octavo.files.kernels import key_order as module
-from octavo.files.kernels.byte_strings import lengths_of
+from octavo.files.kernels.columns import Strings
 from octavo.files.kernels.key_order import key_order
 
 exact = settings(derandomize=True, max_examples=400, deadline=None)
@@ -24,7 +24,7 @@ def check(strings: list[bytes], groups: list[int] | None = None) -> None:
     """The order is Python's, and each distinct key begins where it says."""
     of = column(strings)
     numbers = None if groups is None else np.array(groups, dtype=np.int64)
-    order, firsts = key_order(of.blob, of.offsets[:-1], lengths_of(of.offsets), numbers)
+    order, firsts = key_order(of.strings(), numbers)
     assert sorted(order.tolist()) == list(range(len(strings)))
     ranked = list(zip([0] * len(strings) if groups is None else groups, strings, strict=True))
     found = [ranked[row] for row in order.tolist()]
@@ -113,4 +113,4 @@ def test_many_rows(shapes: list[str], in_runs: bool) -> None:
 
 def test_a_row_outside_the_blob_is_refused() -> None:
     with pytest.raises(IndexError):
-        key_order(np.zeros(20, np.uint8), np.array([0, 30]), np.array([9, 9]))
+        key_order(Strings(np.zeros(20, np.uint8), np.array([0, 30]), np.array([9, 9])))
