@@ -129,8 +129,8 @@ class JournalFile(TurnActor):
         file, end, count = self.file, self.offsets[-1], len(self.offsets)
         if end < self.bound or file is None or self.failed is not None:
             return False
-        bound, self.window = self._ahead.widen(file, count, end, self.commit.syncs, now_ms)
-        self.bound = min(bound, self.full)
+        look, syncs = self._ahead.widen, self.commit.syncs
+        self.bound, self.window = look(file, count, end, syncs, self.full, now_ms)
         return end < self.full and self.base + count - 2 < attention
 
     def _begin(self, offsets: array[int]) -> None:

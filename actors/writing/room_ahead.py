@@ -35,9 +35,11 @@ WIDE_STEP = 64 << 10
 """Zeros end at a multiple of it: the system's pieces of memory are as large as their places in
 the file are even."""
 _SMALL_BYTES, _MEDIUM_BYTES, LARGE_BYTES = 512, 4 << 10, 96 << 10
-"""Of smaller records a page takes many, and there is nothing to gain; what is larger finds its
-memory at once by itself. Up to the middle there are twice as many zeros, so that one put in some
-hundreds waits for them: every hundredth would be what the slowest of a hundred takes."""
+"""Of smaller records a page takes many, and there is nothing to gain but by a window; what is
+larger finds its memory at once by itself. Up to the middle there are twice as many zeros, so that
+one put in some hundreds waits for them: every hundredth would be what the slowest of a hundred
+takes. Of small ones half of the zeros are some hundreds, and what a file does not need of them in
+the end is fewer bytes written."""
 _ZEROS = memoryview(bytes(cdb.AHEAD_BYTES))
 
 Window = tuple[mmap | None, int, int]
@@ -81,22 +83,25 @@ class RoomAhead:
         return max((end - taken) * records // size, 1)
 
     def widen(
-        self, file: AppendFile, count: int, taken: int, syncs: int, now_ms: int
+        self, file: AppendFile, count: int, taken: int, syncs: int, full: int, now_ms: int
     ) -> tuple[int, Window]:
-        """Write zeros if nothing was synced since the last look, and records were of a size that
-        gains by them. Where a put has to end for the next look to be due, and the window for those
-        before it. Never raises OSError: whoever writes the next record is told."""
+        """Write zeros, up to ``full`` at most, if nothing was synced since the last look, and
+        records were of a size that gains by them. Where a put has to end for the next look to be
+        due, ``full`` at the latest, and the window for those before it. Never raises OSError:
+        whoever writes the next record is told."""
         before, self._looked = self._looked, (count, taken, syncs)
         mean = (taken - before[1]) // max(count - before[0], 1)
         least = 1 if file.has_windows() else _SMALL_BYTES
         if syncs > before[2] or not least <= mean <= LARGE_BYTES or taken > _LONG_BYTES:
-            return taken + WIDE_FROM_BYTES, SHUT
-        room = cdb.AHEAD_BYTES // 2 if mean >= _MEDIUM_BYTES else cdb.AHEAD_BYTES
-        end = (taken + min(room, taken >> _WIDE_SHIFT)) // WIDE_STEP * WIDE_STEP
+            return min(taken + WIDE_FROM_BYTES, full), SHUT
+        if full - taken < WIDE_STEP:
+            return full, SHUT
+        room = cdb.AHEAD_BYTES if _SMALL_BYTES <= mean < _MEDIUM_BYTES else cdb.AHEAD_BYTES // 2
+        end = min(taken + min(room, taken >> _WIDE_SHIFT), full) // WIDE_STEP * WIDE_STEP
         begin = max(self.end, taken)
         if begin < end:
             self._zeros(file, begin, end)
-        bound = max(self.end - mean, end - mean, taken + 1)
+        bound = min(max(self.end - mean, end - mean, taken + 1), full)
         if mean < _MEDIUM_BYTES and self.end > taken:
             mapped = file.window(taken, self.end)
             if mapped is not None:

@@ -259,7 +259,7 @@ def test_a_file_reaches_no_further_than_was_written(tmp_path: Path, looks: str, 
         syncs = count if looks == "lengthen" else 0
         if looks == "lengthen":
             return ahead.lengthen(file, count, taken, syncs)
-        return ahead.widen(file, count, taken, syncs, now_ms=0)[0]
+        return ahead.widen(file, count, taken, syncs, 1 << 30, now_ms=0)[0]
 
     file.pwrite = full
     assert look(5000, len(records)) > 10, "not at every put"
