@@ -20,7 +20,7 @@ from octavo.actors.turns.runtime import Ref, TurnActor
 from octavo.actors.worker import JobRunner
 from octavo.actors.writing.group_commit import NOT_WRITTEN, GroupCommit
 from octavo.actors.writing.operation import Data, joined, standing
-from octavo.actors.writing.room_ahead import LARGE_BYTES, SHUT, WIDE_FROM_BYTES, RoomAhead
+from octavo.actors.writing.room_ahead import LARGE_BYTES, NO_MAP, WIDE_FROM_BYTES, RoomAhead
 from octavo.files.door.disk import AppendFile, Disk
 from octavo.files.errors import Corruption, OctavoError, StorageFailed, storage_error
 from octavo.files.jobs.worker import no_memory
@@ -73,7 +73,7 @@ class JournalFile(TurnActor):
         self.growing = GrowingMap(self.map_now, lambda: open_files.mapped(self))
         self._name_durable = self._expects = self.missing = False
         self._ahead = RoomAhead()
-        self.window = SHUT  # for a small put that ends within it, and in time
+        self.write_map = NO_MAP  # for a small put that ends within it, and in time
         self.full = cdb.MAX_FILE_BYTES  # at this size it is time to roll
         self.bound = 0  # a put that ends there, or behind, is a moment for ``widened``
         self.entry: JournalEntry | None = None  # once sealed in this life
@@ -130,7 +130,7 @@ class JournalFile(TurnActor):
         if end < self.bound or file is None or self.failed is not None:
             return False
         look, syncs = self._ahead.widen, self.commit.syncs
-        self.bound, self.window = look(file, count, end, syncs, self.full, now_ms)
+        self.bound, self.write_map = look(file, count, end, syncs, self.full, now_ms)
         return end < self.full and self.base + count - 2 < attention
 
     def _begin(self, offsets: array[int]) -> None:
@@ -175,7 +175,7 @@ class JournalFile(TurnActor):
     ) -> None:
         """Take back what a failed or interrupted append left behind the last record. Whole records
         stay: another process may know of them, so that their numbers cannot be given again."""
-        self.window = SHUT  # who writes where a file was cut is killed
+        self.write_map = NO_MAP  # who writes where a file was cut is killed
         try:
             if self.file is not None and self.failed is None:
                 if self.offsets[-1] < ends[-1]:
@@ -227,7 +227,7 @@ class JournalFile(TurnActor):
 
     def roll(self, mapped: mmap | bytes) -> None:
         """No record comes after this. Reads go on from a map of the file: see map_to_roll."""
-        self.state, self.window = after(self.state, "roll", self.name), SHUT
+        self.state, self.write_map = after(self.state, "roll", self.name), NO_MAP
         self.reading = (mapped, self.offsets)
         self.growing.forget()
         self.open_files.settle(self)
@@ -441,7 +441,7 @@ class JournalFile(TurnActor):
 
     def close(self) -> None:
         """Let go of every descriptor. Idempotent."""
-        self.state, self.window = after(self.state, "close", self.name), SHUT
+        self.state, self.write_map = after(self.state, "close", self.name), NO_MAP
         self.open_files.dropped(self)
         self.growing.forget()
         self.reading, self.pread = (None, _NONE), None

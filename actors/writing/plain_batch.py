@@ -64,7 +64,7 @@ def plain_batches(bookie: Bookie) -> PlainBatch:
                 for ledger_key in ledger_keys:
                     bookie.take_back(ledger_key, None)
             try:
-                mapped, most, until_ms = active.window
+                mapped, most, until_ms = active.write_map
                 if end <= most and time_ms < until_ms:
                     mapped[at:end] = written
                 else:

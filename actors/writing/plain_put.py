@@ -99,7 +99,7 @@ def plain_puts(bookie: Bookie) -> Callable[[int, bytes, int], PlainPut]:
                 if empty and puts:
                     bookie.take_back(ledger_key, told)
                 end, sqn = at + size + 16, active.base + relative
-                mapped, most, until_ms = active.window
+                mapped, most, until_ms = active.write_map
                 try:
                     if end <= most and time_ms < until_ms and size < APART_BYTES:
                         mapped[at:end] = written

@@ -8,8 +8,8 @@ A file that is put to a few KB at a time, and not synced: each write that goes b
 end has the system find memory for a few pages and what describes them. Of much at once that is
 cheap, and a write into pages that are there costs half.
 
-What is small goes into such pages through a map, a window, for as long as nothing can have happened
-to them: without a call it is written in a tenth of the time.
+What is small goes into such pages through a write map, for as long as nothing can have happened to
+them: without a call it is written in a tenth of the time.
 
 Others may have a map of the file by then, in this process and elsewhere, and a map of what was cut
 off kills who reads it: so what was lengthened stays so long. What a failed write left is zeros
@@ -35,18 +35,18 @@ WIDE_STEP = 64 << 10
 """Zeros end at a multiple of it: the system's pieces of memory are as large as their places in
 the file are even."""
 _SMALL_BYTES, _MEDIUM_BYTES, LARGE_BYTES = 512, 4 << 10, 96 << 10
-"""Of smaller records a page takes many, and there is nothing to gain but by a window; what is
+"""Of smaller records a page takes many, and there is nothing to gain but by a write map; what is
 larger finds its memory at once by itself. Up to the middle there are twice as many zeros, so that
 one put in some hundreds waits for them: every hundredth would be what the slowest of a hundred
 takes. Of small ones half of the zeros are some hundreds, and what a file does not need of them in
 the end is fewer bytes written."""
 _ZEROS = memoryview(bytes(cdb.AHEAD_BYTES))
 
-Window = tuple[mmap | None, int, int]
+WriteMap = tuple[mmap | None, int, int]
 """The file as a map to write into; up to which place (exclusive end), and until when, in ms."""
-SHUT: Window = None, 0, 0
+NO_MAP: WriteMap = None, 0, 0
 _OPEN_MS = 100
-"""Who puts without a break fills a window in a tenth of it: see window.py."""
+"""Who puts without a break fills one in a tenth of it: see write_map.py."""
 
 
 class RoomAhead:
@@ -84,18 +84,18 @@ class RoomAhead:
 
     def widen(
         self, file: AppendFile, count: int, taken: int, syncs: int, full: int, now_ms: int
-    ) -> tuple[int, Window]:
+    ) -> tuple[int, WriteMap]:
         """Write zeros, up to ``full`` at most, if nothing was synced since the last look, and
         records were of a size that gains by them. Where a put has to end for the next look to be
-        due, ``full`` at the latest, and the window for those before it. Never raises OSError:
+        due, ``full`` at the latest, and the write map for those before it. Never raises OSError:
         whoever writes the next record is told."""
         before, self._looked = self._looked, (count, taken, syncs)
         mean = (taken - before[1]) // max(count - before[0], 1)
-        least = 1 if file.has_windows() else _SMALL_BYTES
+        least = 1 if file.has_write_maps() else _SMALL_BYTES
         if syncs > before[2] or not least <= mean <= LARGE_BYTES or taken > _LONG_BYTES:
-            return min(taken + WIDE_FROM_BYTES, full), SHUT
+            return min(taken + WIDE_FROM_BYTES, full), NO_MAP
         if full - taken < WIDE_STEP:
-            return full, SHUT
+            return full, NO_MAP
         room = cdb.AHEAD_BYTES if _SMALL_BYTES <= mean < _MEDIUM_BYTES else cdb.AHEAD_BYTES // 2
         end = min(taken + min(room, taken >> _WIDE_SHIFT), full) // WIDE_STEP * WIDE_STEP
         begin = max(self.end, taken)
@@ -103,10 +103,10 @@ class RoomAhead:
             self._zeros(file, begin, end)
         bound = min(max(self.end - mean, end - mean, taken + 1), full)
         if mean < _MEDIUM_BYTES and self.end > taken:
-            mapped = file.window(taken, self.end)
+            mapped = file.write_map(taken, self.end)
             if mapped is not None:
                 return bound, (mapped, self.end, now_ms + _OPEN_MS)
-        return bound, SHUT
+        return bound, NO_MAP
 
     def _zeros(self, file: AppendFile, begin: int, end: int) -> None:
         """Write zeros in [begin, end), as far as there is room."""

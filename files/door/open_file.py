@@ -17,7 +17,7 @@ from operator import attrgetter
 from typing import NoReturn
 from weakref import ref
 
-from octavo.files.door.window import finds_room_once, window_of
+from octavo.files.door.write_map import finds_room_once, write_map_of
 from octavo.files.errors import Corruption, refused
 
 Buffer = bytes | bytearray | memoryview
@@ -86,13 +86,13 @@ class AppendFile(ABC):
         are few: where the system can, without a copy of them all."""
         return self.pwrite(b"".join(parts), offset)
 
-    def has_windows(self) -> bool:
-        """Whether ``window`` may give one."""
+    def has_write_maps(self) -> bool:
+        """Whether ``write_map`` may give one."""
         return False  # not abstract: a disk may do without
 
-    def window(self, begin: int, end: int) -> mmap.mmap | None:
+    def write_map(self, begin: int, end: int) -> mmap.mmap | None:
         """The file up to ``end`` as a map, whose bytes in [begin, end) may be written to for a
-        moment: a call has just written them. None where that cannot be: see window.py."""
+        moment: a call has just written them. None where that cannot be: see write_map.py."""
         return None
 
     def holds(self, data: memoryview, offset: int) -> bool:
@@ -331,11 +331,11 @@ def pread_by(fd: Descriptor) -> Callable[[int, int], bytes]:
 class RealFile(AppendFile):
     """An AppendFile on a descriptor."""
 
-    __slots__ = ("_windows",)
+    __slots__ = ("_write_maps",)
 
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
-        self._windows: bool | None = None
+        self._write_maps: bool | None = None
         self.fd = owned = fd if isinstance(fd, Descriptor) else Descriptor(fd)
         self.write = partial(os.write, owned)
         self.pread = partial(_pread, owned)
@@ -347,23 +347,23 @@ class RealFile(AppendFile):
             _refuse(self.path)
         return _pwritev(fd, parts, offset)
 
-    def has_windows(self) -> bool:
-        if self._windows is None:
-            self._windows = finds_room_once(self.fd)
-        return self._windows
+    def has_write_maps(self) -> bool:
+        if self._write_maps is None:
+            self._write_maps = finds_room_once(self.fd)
+        return self._write_maps
 
-    def window(self, begin: int, end: int) -> mmap.mmap | None:
+    def write_map(self, begin: int, end: int) -> mmap.mmap | None:
         fd = self.fd  # as in sync
-        if not self.has_windows() or fd < 0:
+        if not self.has_write_maps() or fd < 0:
             return None
         try:
-            return window_of(fd, begin, end)
+            return write_map_of(fd, begin, end)
         except (OSError, ValueError):
-            self._windows = False
+            self._write_maps = False
             return None
 
     def close(self) -> None:
-        if self._windows:
+        if self._write_maps:
             with contextlib.suppress(OSError):  # for who copies what changed
                 os.utime(self.fd)
         super().close()

@@ -1,14 +1,14 @@
-"""A window: the end of a file that is being written, as a map to write into.
+"""A write map: the end of a file that is being written, as a map to write into.
 
 A small write takes the system several times as long to be called as to be done. Into a map it is a
 copy of memory: it is in the file at once, for whoever reads that, and stays if the process is
 killed, as what a call wrote does.
 
 But a page that cannot be had as it is first written to kills the process, where a call would raise
-an error. So a window opens only over bytes that a call has just written, in file systems that find
-room for a page once, and has the system make each of its pages ready, which does raise errors.
-Once the system has written a page out, the next write to it asks the file system anew; a file
-system that failed meanwhile may kill then. So a window is left after a moment.
+an error. So there is one only over bytes that a call has just written, in file systems that find
+room for a page once; and the system makes each of its pages ready, which does raise errors. Once
+the system has written a page out, the next write to it asks the file system anew; a file system
+that failed meanwhile may kill then. So a write map is left after a moment.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def finds_room_once(fd: int) -> bool:
     )
 
 
-def window_of(fd: int, begin: int, end: int) -> mmap.mmap:
+def write_map_of(fd: int, begin: int, end: int) -> mmap.mmap:
     """The file up to ``end`` as a map, of which [begin, end) may be written to. Raises OSError, or
     ValueError where the file ends before ``end``."""
     mapped = mmap.mmap(fd, end, access=mmap.ACCESS_WRITE)

@@ -13,8 +13,8 @@ import pytest
 from whole_store import WallClock, active_file, killed, no_hang, opened, rolled, settle, taken
 
 import octavo
-from octavo.actors.writing.room_ahead import SHUT, WIDE_FROM_BYTES
-from octavo.files.door import window
+from octavo.actors.writing.room_ahead import NO_MAP, WIDE_FROM_BYTES
+from octavo.files.door import write_map
 from octavo.files.door.disk import AppendFile, RealDisk
 
 LARGE = {"roll_count": 1 << 19, "push_rows": 1 << 17, "push_bytes": 1 << 30, "sync": "none",
@@ -52,10 +52,10 @@ def active(store: octavo.Store) -> Any:
     return store._inker.active
 
 
-def with_window(path: Path, disk: RealDisk | None = None, **given: object) -> octavo.Store:
-    """A store whose next puts go into a window, and that has all keys below its last sqn."""
+def with_write_map(path: Path, disk: RealDisk | None = None, **given: object) -> octavo.Store:
+    """A store whose next puts go into a write map, and that has all keys below its last sqn."""
     store = opened(path, disk, **{**LARGE, "clock_ms": WallClock(1e12), **given})
-    while active(store).window[1] < taken(store) + 20 * SIZE:
+    while active(store).write_map[1] < taken(store) + 20 * SIZE:
         store.put(key(store.last_sqn), value(store.last_sqn))
         assert taken(store) < 2 * WIDE_FROM_BYTES
     return store
@@ -68,7 +68,7 @@ def whole(store: octavo.Store, count: int) -> bool:
 @pytest.mark.parametrize("how", ["put", "batch", "metadata", "delete"])
 def test_what_is_small_is_written_without_a_call(tmp_path: Path, how: str) -> None:
     disk = Counted()
-    with no_hang(), with_window(tmp_path / "s", disk) as store:
+    with no_hang(), with_write_map(tmp_path / "s", disk) as store:
         count, before = store.last_sqn, disk.calls
         for n in range(count, count + 3):
             if how == "put":
@@ -94,7 +94,7 @@ def test_what_is_small_is_written_without_a_call(tmp_path: Path, how: str) -> No
 
 def test_what_a_killed_store_wrote_so_is_there(tmp_path: Path) -> None:
     with no_hang():
-        store = with_window(tmp_path / "s")
+        store = with_write_map(tmp_path / "s")
         count = store.last_sqn
         store.put(key(count), value(count))
         image = killed(store, tmp_path / "image")
@@ -109,7 +109,7 @@ def test_what_a_killed_store_wrote_so_is_there(tmp_path: Path) -> None:
 def test_of_a_record_that_was_being_written_nothing_is_found(tmp_path: Path, part: int) -> None:
     """A copy of memory goes on to its end unless the process is killed in it."""
     with no_hang():
-        store = with_window(tmp_path / "s")
+        store = with_write_map(tmp_path / "s")
         count, began = store.last_sqn, taken(store)
         store.put(key(count), value(count))
         ended = taken(store)
@@ -127,7 +127,7 @@ def test_of_a_record_that_was_being_written_nothing_is_found(tmp_path: Path, par
 
 
 def test_another_process_finds_what_was_written_so(tmp_path: Path) -> None:
-    with no_hang(), with_window(tmp_path / "s") as store:
+    with no_hang(), with_write_map(tmp_path / "s") as store:
         count = store.last_sqn
         store.put(key(count), value(count))
         with octavo.open(tmp_path / "s", read_only=True) as reader:
@@ -135,9 +135,9 @@ def test_another_process_finds_what_was_written_so(tmp_path: Path) -> None:
             assert len(reader) == count + 1
 
 
-def test_a_window_is_left_after_a_moment(tmp_path: Path) -> None:
+def test_a_write_map_is_left_after_a_moment(tmp_path: Path) -> None:
     clock, disk = WallClock(1e12), Counted()
-    with no_hang(), with_window(tmp_path / "s", disk, clock_ms=clock) as store:
+    with no_hang(), with_write_map(tmp_path / "s", disk, clock_ms=clock) as store:
         count, before = store.last_sqn, disk.calls
         clock.now += 99
         store.put(key(count), value(count))
@@ -156,15 +156,15 @@ def test_what_is_large_is_written_by_calls(tmp_path: Path) -> None:
     with no_hang(), opened(tmp_path / "s", disk, **LARGE) as store:
         for n in range(1000):
             store.put(key(n), value(n, 5000))
-            assert active(store).window is SHUT
+            assert active(store).write_map is NO_MAP
         assert disk.calls >= 1000
 
 
-def test_a_put_behind_a_windows_end_is_written_by_a_call(tmp_path: Path) -> None:
+def test_a_put_behind_a_write_maps_end_is_written_by_a_call(tmp_path: Path) -> None:
     disk = Counted()
-    with no_hang(), with_window(tmp_path / "s", disk) as store:
+    with no_hang(), with_write_map(tmp_path / "s", disk) as store:
         count, before = store.last_sqn, disk.calls
-        long = active(store).window[1] - taken(store)
+        long = active(store).write_map[1] - taken(store)
         assert long < 1 << 20
         store.put(b"long", bytes(long))
         store.put(key(count), value(count))
@@ -181,13 +181,13 @@ def test_a_put_that_failed_in_it_shuts_it(tmp_path: Path) -> None:
             mapped[place.start : place.stop - 10] = data[:-10]
             raise MemoryError
 
-    with no_hang(), with_window(tmp_path / "s") as store:
+    with no_hang(), with_write_map(tmp_path / "s") as store:
         count = store.last_sqn
-        mapped, end, until_ms = active(store).window
-        active(store).window = Broken(), end, until_ms
+        mapped, end, until_ms = active(store).write_map
+        active(store).write_map = Broken(), end, until_ms
         with pytest.raises(MemoryError):
             store.put(key(count), value(count))
-        assert active(store).window is SHUT
+        assert active(store).write_map is NO_MAP
         assert not any(active_file(store).read_bytes()[taken(store) :])
         store.put(key(count), value(count))
         assert whole(store, count + 1)
@@ -197,15 +197,15 @@ def test_a_put_that_failed_in_it_shuts_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", ["rolled", "closed"])
 def test_no_map_to_write_into_outlives_its_file(tmp_path: Path, how: str) -> None:
     with no_hang():
-        store = with_window(tmp_path / "s")
+        store = with_write_map(tmp_path / "s")
         file, count = active(store), store.last_sqn
         if how == "rolled":
             rolled(store)
-            assert file.window is SHUT
+            assert file.write_map is NO_MAP
             settle(store)
             assert store.put(key(count), value(count)) > count
         store.close()
-        assert file.window is SHUT
+        assert file.write_map is NO_MAP
         with opened(tmp_path / "s", **LARGE) as again:
             assert whole(again, count + (how == "rolled"))
 
@@ -214,7 +214,7 @@ def test_a_closed_file_says_that_it_changed(tmp_path: Path) -> None:
     """What is put into a map changes no time of a file by itself, and who copies what changed
     would leave it out."""
     with no_hang():
-        store = with_window(tmp_path / "s")
+        store = with_write_map(tmp_path / "s")
         path = active_file(store)
         store.put(b"last", b"")
         os.utime(path, (1, 1))
@@ -232,9 +232,9 @@ def written(tmp_path: Path) -> AppendFile:
     return file
 
 
-def test_what_is_put_into_a_window_is_in_the_file(tmp_path: Path) -> None:
+def test_what_is_put_into_a_write_map_is_in_the_file(tmp_path: Path) -> None:
     file = written(tmp_path)
-    mapped = file.window(50_001, 100_000)
+    mapped = file.write_map(50_001, 100_000)
     assert mapped is not None
     mapped[60_000:60_005] = b"hello"
     assert file.pread(7, 59_999) == b"\0hello\0"
@@ -244,7 +244,7 @@ def test_what_is_put_into_a_window_is_in_the_file(tmp_path: Path) -> None:
 
 def on(type_: str) -> Callable[[pytest.MonkeyPatch], None]:
     def patch(monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(window, "file_system_of", lambda path: f"{type_} (mounted on /)")
+        monkeypatch.setattr(write_map, "file_system_of", lambda path: f"{type_} (mounted on /)")
 
     return patch
 
@@ -254,23 +254,23 @@ def on(type_: str) -> Callable[[pytest.MonkeyPatch], None]:
     [
         on("btrfs"),
         on("a file system"),
-        lambda patch: patch.setattr(window, "sys", SimpleNamespace(platform="darwin")),
-        lambda patch: patch.setattr(window, "_POPULATE_WRITE", 9999),
+        lambda patch: patch.setattr(write_map, "sys", SimpleNamespace(platform="darwin")),
+        lambda patch: patch.setattr(write_map, "_POPULATE_WRITE", 9999),
     ],
     ids=["one that writes elsewhere", "one not told", "macOS", "a system before 5.14"],
 )
-def test_where_a_page_may_kill_there_is_no_window(
+def test_where_a_page_may_kill_there_is_no_write_map(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without: Callable[[pytest.MonkeyPatch], None]
 ) -> None:
     without(monkeypatch)
     file = written(tmp_path)
-    assert file.window(50_001, 100_000) is None
+    assert file.write_map(50_001, 100_000) is None
     file.close()
 
 
 def test_a_file_that_was_cut_meanwhile_has_none(tmp_path: Path) -> None:
     file = written(tmp_path)
     os.truncate(tmp_path / "file", 70_000)
-    assert file.window(50_001, 100_000) is None
+    assert file.write_map(50_001, 100_000) is None
     file.close()
-    assert file.window(50_001, 70_000) is None
+    assert file.write_map(50_001, 70_000) is None
