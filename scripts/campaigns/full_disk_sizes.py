@@ -1,6 +1,7 @@
 """Real full disks of growing size: clear answers, reads go on, nothing acknowledged is lost.
 
-Case N is a disk of 64 KiB and N % 64 times 48 KiB more. Needs root.
+Case N is a disk of 64 KiB and N % 64 times 48 KiB more; of every second 64 the write maps begin
+early. Needs root.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ def case(seed: int, number: int) -> dict[str, int]:
     reserve.RESERVE_BYTES, reserve.SHARE = 128 << 10, 4
     disk = SmallDisk(64 + 48 * (number % SIZES))
     try:
-        return Filling(disk, f"{seed} {number}", worker=number % 8 == 7).run()
+        maps = number // SIZES % 2 == 1
+        return Filling(disk, f"{seed} {number}", worker=number % 8 == 7, maps=maps).run()
     finally:
         disk.close()

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from early_maps import early_maps
 from killing import OPTIONS
 from loop_disk import NotHere
 from steps import Told, contents, digest_of, step, take
@@ -67,8 +68,12 @@ def _mount(*words: str) -> None:
 class Filling:
     """A life on a disk of ``kib``: what it did is in ``counts``. Raises AssertionError."""
 
-    def __init__(self, disk: SmallDisk, seed: str, *, worker: bool = False) -> None:
+    def __init__(
+        self, disk: SmallDisk, seed: str, *, worker: bool = False, maps: bool = False
+    ) -> None:
+        """``maps``: write maps begin early."""
         self.disk = disk
+        self.maps = maps
         self.path = disk.path / "s"
         self.told = Told(seed)
         self.options = {**OPTIONS, "worker": worker}
@@ -78,6 +83,10 @@ class Filling:
         self.counts[what] = self.counts.get(what, 0) + 1
 
     def run(self) -> dict[str, int]:
+        with early_maps(self.maps):
+            return self._run()
+
+    def _run(self) -> dict[str, int]:
         try:
             store = octavo.open(self.path, **self.options)
         except octavo.StorageFull:
