@@ -129,15 +129,14 @@ class JournalFile(TurnActor):
         file, end, count = self.file, self.offsets[-1], len(self.offsets)
         if end < self.bound or file is None or self.failed is not None:
             return False
-        look, syncs = self._ahead.widen, self.commit.syncs
-        self.bound, self.write_map = look(file, count, end, syncs, self.full, now_ms)
+        found = self._ahead.widen(file, count, end, self.commit.syncs, self.full, now_ms)
+        self.bound, self.write_map = found
         return end < self.full and self.base + count - 2 < attention
 
     def _begin(self, offsets: array[int]) -> None:
         self.commit = GroupCommit(self._sync, self.latency, offsets[-1])
         self.offsets = offsets
-        bound = self._ahead.begin(len(offsets), offsets[-1], self.commit.syncs)
-        self.bound = min(bound, self.full)
+        self.bound = min(self._ahead.begin(len(offsets), offsets[-1], syncs=0), self.full)
         self.reading = (None, offsets)
 
     def append_encoded(self, data: Data, ends: Sequence[int], atomic: bool = False) -> None:
@@ -152,8 +151,7 @@ class JournalFile(TurnActor):
             if self.failed is not None:
                 raise self.failed
             # Not at the file's end: there may be what an append left whose undo was interrupted.
-            size = ends[-1] - offsets[-1]
-            self.write(data, offsets[-1], size)
+            self.write(data, offsets[-1], size := ends[-1] - offsets[-1])
             offsets.extend(ends)
         except BaseException as error:
             self.undo(error, data, ends, atomic)
@@ -168,6 +166,8 @@ class JournalFile(TurnActor):
             raise StorageFailed(f"{self.name} is no longer being written")
         taken = file.pwrite(data, at) if isinstance(data, bytes) else file.pwrite_parts(data, at)
         if taken != size:
+            if self.failed is not None:  # meanwhile, in a sync
+                raise self.failed
             file.pwrite_all(memoryview(joined(data))[taken:], at + taken)
 
     def undo(

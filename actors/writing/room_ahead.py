@@ -9,7 +9,7 @@ end has the system find memory for a few pages and what describes them. Of much 
 cheap, and a write into pages that are there costs half.
 
 What is small goes into such pages through a write map, for as long as nothing can have happened to
-them: without a call it is written in a tenth of the time.
+them: without a call it is written in a fifth of the time.
 
 Others may have a map of the file by then, in this process and elsewhere, and a map of what was cut
 off kills who reads it: so what was lengthened stays so long. What a failed write left is zeros

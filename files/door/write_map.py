@@ -7,8 +7,9 @@ killed, as what a call wrote does.
 But a page that cannot be had as it is first written to kills the process, where a call would raise
 an error. So there is one only over bytes that a call has just written, in file systems that find
 room for a page once; and the system makes each of its pages ready, which does raise errors. Once
-the system has written a page out, the next write to it asks the file system anew; a file system
-that failed meanwhile may kill then. So a write map is left after a moment.
+the system has written a page out, the next write to it asks the file system anew; one that failed
+meanwhile may kill then, or one without room, where a copy was made that shares the file's blocks.
+So a write map is left after a moment.
 """
 
 from __future__ import annotations

@@ -268,6 +268,27 @@ def test_a_write_of_parts_that_the_system_cuts_short_is_finished(
         assert store.verify().ok
 
 
+def test_a_write_that_was_cut_short_is_not_finished_where_a_sync_failed_meanwhile(
+    tmp_path: Path,
+) -> None:
+    def some(data: bytes, at: int) -> int:
+        active.failed = octavo.StorageFailed("a sync failed")
+        return write(data[:9], at)
+
+    with no_hang(), opened(tmp_path / "s", **LARGE) as store:
+        store.put(b"before", value(0))
+        active = store._inker.active
+        assert active is not None
+        assert active.file is not None
+        write, end = active.file.pwrite, taken(store)
+        active.file.pwrite = some
+        with pytest.raises(octavo.StorageFailed, match="a sync failed"):
+            store.put(b"key", value(1))
+        active.file.pwrite = write
+        assert taken(store) == end
+        assert b"key" not in store
+
+
 @pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
 def test_a_write_of_parts_that_fails_leaves_nothing_or_whole_records(

@@ -26,6 +26,6 @@ def chosen_of(count: int) -> None:
 
 
 def test_to_choose_among_four_times_as_many_takes_about_four_times_as_long() -> None:
-    # An opening took 0.5 s for that with two thousand files, and it grew with their square.
+    # It grew with their square.
     few, many = (lines_of(partial(chosen_of, count)) for count in (100, 400))
     assert many < 6 * few
