@@ -18,7 +18,7 @@ import octavo
 from octavo import committing
 from octavo.actors import penciller
 from octavo.actors.compacting import joining, journal_install
-from octavo.actors.inker_clerk import InkerClerk
+from octavo.actors.inker_clerk import Done, InkerClerk
 from octavo.actors.keeping.ingest import Ingested, ingest
 from octavo.actors.penciller_clerk import PencillerClerk
 from octavo.actors.worker import JobRunner, WorkerDied
@@ -282,9 +282,25 @@ def test_expired_puts_and_deletes_stay_as_they_are(tmp_path: Path) -> None:
         assert list(store.keys()) == [b"k"]
 
 
-def test_commits_into_a_closed_store_leave_few_files(tmp_path: Path) -> None:
+def test_commits_into_a_closed_store_leave_few_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # However busy the machine is: what puts them together has no time but what is waited for.
     opened(tmp_path / "s").close()
-    committed_each(tmp_path / "s", [b"k%d" % n for n in range(FEW_SMALL + 8)])
+    awaited, join, answer = threading.Event(), joining.join, InkerClerk.answer
+
+    def joined(clerk: InkerClerk) -> Done | None:
+        return join(clerk) if awaited.wait(0.5) else None
+
+    def answered(clerk: InkerClerk, seconds: float | None) -> None:
+        awaited.set()
+        answer(clerk, seconds)
+        awaited.clear()
+
+    with monkeypatch.context() as slow:
+        slow.setattr(joining, "join", joined)
+        slow.setattr(InkerClerk, "answer", answered)
+        committed_each(tmp_path / "s", [b"k%d" % n for n in range(FEW_SMALL + 8)])
     assert len(list((tmp_path / "s" / "journal").glob("*.cdb"))) < 16
     with octavo.open(tmp_path / "s") as store:
         assert len(store) == FEW_SMALL + 8

@@ -16,6 +16,7 @@ GROUPS = {
     "reads": ("get", "head", "items", "keys", "index", "merkle", "snapshot"),
     "other reads": ("get_many", "by_sqn", "changes", "reader", "verify"),
     "few": ("few", "popitem", "edit"),
+    "entering": ("put_entering",),
     "figures": ("arrow", "tell", "renew"),
     "upkeep": ("publish", "backup", "compact", "save", "close", "open"),
     "heads": ("heads put", "heads delete", "heads batch", "heads get", "heads rows", "heads few"),

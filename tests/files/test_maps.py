@@ -26,6 +26,26 @@ def test_a_map_holds_a_descriptor_only_before_3_13(tmp_path: Path) -> None:
     assert held == (FILES if maps.HOLDS_DESCRIPTOR else 0)
 
 
+def test_a_copy_has_all_that_was_written_before_its_last_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is appended in two writes while the reading waits within the zeros that stood there."""
+    path = tmp_path / "growing"
+    path.write_bytes(b"first" + bytes(95))
+    plain, met = maps._pread_into, list[int]()
+
+    def waiting(fd: int, room: memoryview, begin: int) -> int:
+        if met:
+            return plain(fd, room, begin)
+        met.append(begin)
+        taken = plain(fd, room[: 50 - begin], begin)
+        path.write_bytes(b"first" + b"second" * 10 + b"third" + bytes(30))
+        return taken + plain(fd, room[50 - begin :], 50)
+
+    monkeypatch.setattr(maps, "_pread_into", waiting)
+    assert RealDisk().map_growing(str(path), 0)[:] == path.read_bytes()
+
+
 @pytest.mark.parametrize(
     ("descriptors_allowed", "by_descriptors"),
     [(1024, 512), (256, 128), (4, 8), (1 << 20, 1 << 14), (resource.RLIM_INFINITY, 1 << 14)],

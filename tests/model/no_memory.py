@@ -232,6 +232,15 @@ class Starved:
     def put_index(self) -> bool:
         return self.put(index={"f": self.number % 5}, metadata=b"m", ttl=1e9)
 
+    def put_entering(self) -> bool:
+        """A put whose record is written when memory begins to be short."""
+        table = self.store._running.bookie.actor.view.recent
+        table.rows = _ShortOnce(table.rows, self.window)
+        begin, self.at = self.at, 1 << 30
+        failed = self.put()
+        self.at = begin
+        return failed
+
     def delete(self) -> bool:
         key, _ = self.fresh()
         return self.wrote(lambda: self.store.delete(key), {key: None}, whole=True)
@@ -526,10 +535,28 @@ HEADS: dict[str, Callable[[StarvedHeads], bool]] = {
     "heads close": StarvedHeads.close,
     "heads open": StarvedHeads.open,
 }
+class _ShortOnce(dict[bytes, int]):
+    """Rows of memory of which the first to enter finds none."""
+
+    def __init__(self, rows: dict[bytes, int], window: int) -> None:
+        super().__init__(rows)
+        self.window, self.error = window, MemoryError()
+
+    def __setitem__(self, key: bytes, entry: int) -> None:
+        from _testcapi import set_nomemory
+
+        if window := self.window:
+            self.window = 0
+            set_nomemory(0, window)
+            raise self.error
+        super().__setitem__(key, entry)
+
+
 KINDS: dict[str, Callable[[Any], bool]] = {
     "put": Starved.put,
     "put_sync": Starved.put_sync,
     "put_index": Starved.put_index,
+    "put_entering": Starved.put_entering,
     "delete": Starved.delete,
     "batch": Starved.batch,
     "put_many": Starved.put_many,
