@@ -535,6 +535,8 @@ HEADS: dict[str, Callable[[StarvedHeads], bool]] = {
     "heads close": StarvedHeads.close,
     "heads open": StarvedHeads.open,
 }
+
+
 class _ShortOnce(dict[bytes, int]):
     """Rows of memory of which the first to enter finds none."""
 
