@@ -5,6 +5,7 @@ What executors run reads sealed files through files/ and manifest/ only; no acto
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from octavo.files.later import loading
@@ -12,19 +13,14 @@ from octavo.files.unbroken import unbroken
 
 __all__ = ["compact", "fold", "merge", "rebuild"]
 
+_WHERE = {
+    "compact": "offline_journal", "fold": "folding", "merge": "offline", "rebuild": "offline",
+}  # fmt: skip
+
 
 def __getattr__(name: str) -> Any:
     # Lazy: most of this room needs pyspark.
-    if name == "fold":
-        with unbroken, loading:
-            from octavo.pipeline.folding import fold
-        return fold
-    if name in ("merge", "rebuild"):
-        with unbroken, loading:
-            from octavo.pipeline import offline
-        return getattr(offline, name)
-    if name == "compact":
-        with unbroken, loading:
-            from octavo.pipeline.offline_journal import compact
-        return compact
-    raise AttributeError(f"module 'octavo.pipeline' has no attribute {name!r}")
+    if name not in _WHERE:
+        raise AttributeError(f"module 'octavo.pipeline' has no attribute {name!r}")
+    with unbroken, loading:
+        return getattr(import_module(f"octavo.pipeline.{_WHERE[name]}"), name)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from octavo.files.errors import Corruption, Misuse
 from octavo.files.journal import record
 from octavo.files.journal.journal_values import places_at, spans
-from octavo.files.kernels.arrow import binary_array, numbers, refuse_large_value
+from octavo.files.kernels.arrow import binary_array, moments_array, numbers, refuse_large_value
 from octavo.files.kernels.byte_strings import gather
 from octavo.files.kernels.cold_pages import COLD, scattered
 from octavo.files.kernels.columns import ByteColumn, Strings, names_at
@@ -40,7 +40,7 @@ _OF_HEADS = ("key", "sub_key", "value", "size", "metadata")
 BATCH_ROWS = 1 << 15
 BATCH_BYTES = 4 << 20
 MOMENTS = pa.timestamp("us", tz="UTC")
-_LATEST_MS = np.uint64(1 << 53)
+LATEST_MS = 1 << 53
 """No later moment is told."""
 
 
@@ -56,11 +56,9 @@ def record_batches(
     for whole in batches:
         for batch in cut(whole, schema.names):
             with files.reading():
-                arrays = [
-                    fitted(column(files, field.name, batch, checksums=checksums), field)
-                    for field in schema
-                ]
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+                arrays = [column(files, name, batch, checksums=checksums) for name in schema.names]
+                made = fitting(arrays, schema)
+            yield made
 
 
 def cut(whole: Batch, names: Sequence[str]) -> Iterator[Batch]:
@@ -113,8 +111,13 @@ def _head_column(name: str, batch: Batch) -> pa.Array:
     return binary_array(found) if name == "value" else numbers(pa.int64(), np.diff(found.offsets))
 
 
-def fitted(array: pa.Array, field: pa.Field) -> pa.Array:
-    """The array as of the field's type. Raises Misuse where that cannot be."""
+def fitting(arrays: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
+    """Columns as a batch of exactly this schema. Raises Misuse where a type does not fit."""
+    fitted = [_fitted(array, field) for array, field in zip(arrays, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(fitted, schema=schema)
+
+
+def _fitted(array: pa.Array, field: pa.Field) -> pa.Array:
     if array.type.equals(field.type):
         return array
     try:
@@ -129,13 +132,9 @@ def moments(
     moments: npt.NDArray[np.uint64] | None, rows: int, *, zero_is_null: bool = True
 ) -> pa.Array:
     """Moments in ms UTC as timestamps of microseconds; None: there are none."""
-    if moments is None:
-        return pa.nulls(rows, MOMENTS)
-    validity = None
-    if zero_is_null:
-        validity = pa.py_buffer(np.packbits(moments > 0, bitorder="little"))
-    micros = np.minimum(moments, _LATEST_MS).astype(np.int64) * 1000
-    return pa.Array.from_buffers(MOMENTS, rows, [validity, pa.py_buffer(micros)])
+    if moments is not None:
+        moments = np.minimum(moments, np.uint64(LATEST_MS)) * np.uint64(1000)
+    return moments_array(moments, rows, zero_is_null=zero_is_null, unit="us")
 
 
 # ---------------------------------------------------------------- values

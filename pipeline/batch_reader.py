@@ -31,7 +31,7 @@ from octavo.pipeline.file_order import RowsOfFiles, rows_of_files, unmerged
 from octavo.pipeline.journal_order import Stretch, has_bits, stretch_batches, stretches
 from octavo.pipeline.partitions import KeyRange, partitions, ranges_of
 from octavo.pipeline.python_worker import settle
-from octavo.pipeline.read_options import ReadOptions, refuse_unfit
+from octavo.pipeline.read_options import ReadOptions, refuse_unfit, tag_of
 from octavo.pipeline.snapshot_files import SnapshotFiles
 
 _MOST_KEYS = 32
@@ -40,12 +40,9 @@ _MOST_KEYS = 32
 
 def tag_number(files: SnapshotFiles, name: str) -> int:
     """The number of a type of objects. Raises Misuse that lists those that are there."""
-    known = {count.name: number for number, count in files.found.counts.items()}
     if name == "standard" and ledger_key.HEAD_ONLY in files.found.counts:
         return ledger_key.HEAD_ONLY
-    if name not in known:
-        raise Misuse(f"tag={name!r:.80}: the store has {', '.join(known)}")
-    return known[name]
+    return tag_of(name, {count.name: number for number, count in files.found.counts.items()})
 
 
 def named(schema: StructType) -> StructType:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -11,27 +10,12 @@ import pyarrow as pa
 from octavo.files.journal import record
 from octavo.files.journal.record_columns import columns_of
 from octavo.files.journal.sparse_offsets import SparseOffsets
-from octavo.files.kernels.arrow import refuse_large_value
-from octavo.pipeline.arrow_rows import BATCH_BYTES, MOMENTS, fitted
+from octavo.pipeline.arrow_rows import BATCH_BYTES
 from octavo.pipeline.feed_files import Opened
-from octavo.pipeline.put_arrays import PutArrays
-from octavo.pipeline.read_options import CHANGE_DDL
+from octavo.pipeline.put_arrays import PutArrays, of_records
 
 _ROWS = 8192
 _KINDS = (record.PUT, record.DELETE)
-_STORED = {
-    "string": pa.string(), "binary": pa.binary(), "bigint": pa.int64(), "timestamp": MOMENTS,
-}  # fmt: skip
-_VALUES: dict[str, Callable[[record.Record], Any]] = {
-    "_change_type": lambda row: "put" if row.kind == record.PUT else "delete",
-    "_commit_sqn": lambda row: row.sqn,
-    "_commit_timestamp": lambda row: row.time_ms * 1000,
-    "bucket": lambda row: row.bucket,
-    "key": lambda row: row.key,
-    "value": lambda row: row.value if row.kind == record.PUT else None,
-    "metadata": lambda row: row.metadata or None,
-    "expires_at": lambda row: row.expiry_ms * 1000 or None,
-}
 
 
 def change_arrays(file: Opened, tag: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -68,7 +52,7 @@ def _batches(file: Opened, here: range, tag: int, schema: pa.Schema) -> Iterator
     if len(made) > 1 or not few:  # values that are compressed well
         yield from _one_by_one(file, here, tag, schema)
         return
-    made.append(_of_rows([found for _, found in others], schema))
+    made.append(of_records([found for _, found in others], schema))
     rows = [*columns.rows.tolist(), *(row for row, _ in others)]
     order = np.argsort(np.array(rows), kind="stable")
     whole = pa.Table.from_batches(made).combine_chunks().take(pa.array(order.tolist()))
@@ -83,20 +67,9 @@ def _one_by_one(file: Opened, here: range, tag: int, schema: pa.Schema) -> Itera
             continue
         more = len(found.value) + len(found.key) + len(found.metadata)
         if rows and size + more > BATCH_BYTES:
-            yield _of_rows(rows, schema)
+            yield of_records(rows, schema)
             rows, size = [], 0
         rows.append(found)
         size += more
     if rows:
-        yield _of_rows(rows, schema)
-
-
-def _of_rows(rows: Sequence[record.Record], schema: pa.Schema) -> pa.RecordBatch:
-    if "value" in schema.names:
-        for row in rows:
-            refuse_large_value(len(row.value), row.bucket, row.key)
-    columns = []
-    for field in schema:
-        made = pa.array([_VALUES[field.name](row) for row in rows], _STORED[CHANGE_DDL[field.name]])
-        columns.append(fitted(made, field))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+        yield of_records(rows, schema)

@@ -16,7 +16,7 @@ from octavo.files.kernels.arrow import numbers
 from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.changed_batches import Changed
 from octavo.files.ledger.live_batches import Batch
-from octavo.pipeline.arrow_rows import MOMENTS, column, cut, fitted, moments
+from octavo.pipeline.arrow_rows import MOMENTS, column, cut, fitting, moments
 from octavo.pipeline.snapshot_files import SnapshotFiles
 
 _OF_A_ROW = {"_commit_sqn": "sqn", "_commit_timestamp": "written_at"}
@@ -35,8 +35,8 @@ def change_batches(
     for changed in files.changes(before, bound):
         for batch in cut(changed.puts, schema.names):
             with files.reading():
-                arrays = [_put(files, field.name, batch, checksums=checksums) for field in schema]
-            yield _batch(arrays, schema)
+                arrays = [_put(files, name, batch, checksums=checksums) for name in schema.names]
+            yield fitting(arrays, schema)
         low = 0
         for batch in cut(changed.deletes, schema.names):
             here = slice(low, low + len(batch.rows))
@@ -44,12 +44,7 @@ def change_batches(
             part = changed._replace(
                 deletes=batch, sqns=changed.sqns[here], times=changed.times[here]
             )
-            yield _batch([_delete(files, before, field.name, part) for field in schema], schema)
-
-
-def _batch(arrays: list[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
-    fitting = [fitted(array, field) for array, field in zip(arrays, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(fitting, schema=schema)
+            yield fitting([_delete(files, before, name, part) for name in schema.names], schema)
 
 
 def _put(files: SnapshotFiles, name: str, batch: Batch, *, checksums: bool) -> pa.Array:

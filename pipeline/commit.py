@@ -37,14 +37,11 @@ def made_store(path: str) -> str:
     return where
 
 
-def committed(path: str, job: str, attempts: Sequence[str], stream: str, batch: int) -> bool:
-    """Take in these attempts all at once; whether that had been done before.
-
-    Raises what ``octavo.commit`` raises.
-    """
+def committed(path: str, job: str, attempts: Sequence[str], stream: str, batch: int) -> None:
+    """Take in these attempts all at once. Raises what ``octavo.commit`` raises."""
     import octavo
 
-    return octavo.commit(path, job, attempts, stream=stream, batch=batch).repeated
+    octavo.commit(path, job, attempts, stream=stream, batch=batch)
 
 
 def consumer_at(path: str, consumer: str, sqn: int) -> int:

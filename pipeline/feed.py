@@ -39,10 +39,12 @@ from octavo.pipeline.read_options import (
     count_of,
     ddl_of,
     flag,
+    known_of,
     local_path,
+    lowered,
     refuse_empty,
-    refuse_unknown,
     size_of,
+    tag_of,
 )
 
 SCHEMA = ddl_of(CHANGE_DDL)
@@ -73,14 +75,12 @@ class FeedOptions:
 
 def is_feed(options: Mapping[str, str]) -> bool:
     """Whether a ``load`` asks for changes, not for the state. Raises Misuse."""
-    given = {name.lower(): value for name, value in options.items()}
-    return flag(given, read_options.FEED, default=False)
+    return flag(lowered(options), read_options.FEED, default=False)
 
 
 def feed_options(options: Mapping[str, str]) -> FeedOptions:
     """The options, checked. Raises Misuse."""
-    refuse_unknown(options, read_options.FEED_OPTIONS)
-    given = {name.lower(): value for name, value in options.items()}
+    given = known_of(options, read_options.FEED_OPTIONS)
     refuse_empty(given, "consumerId")
     first, last = count_of(given, "startingSqn", 0), count_of(given, "endingSqn", 0)
     if last and first > last + 1:  # the next one itself: nothing came since
@@ -102,7 +102,7 @@ def feed_options(options: Mapping[str, str]) -> FeedOptions:
 
 def batch_options(options: Mapping[str, str]) -> FeedOptions:
     """Those of a batch read, checked. Raises Misuse."""
-    given = {name.lower() for name in options}
+    given = lowered(options)
     for name in _OF_STREAMS:
         if name.lower() in given:
             raise Misuse(f"{name} is of a stream; a batch read goes from startingSqn to endingSqn")
@@ -115,10 +115,7 @@ def tag_number(options: FeedOptions) -> int:
     fields = _fields(options.path)
     if fields["mode"] == store_identity.HEAD_ONLY:
         raise Misuse("readChangeFeed: not of a head-only store; store.changes() gives its changes")
-    known = {"standard": ledger_key.STANDARD, **fields.get("tags", {})}
-    if options.tag not in known:
-        raise Misuse(f"tag={options.tag!r:.80}: the store has {', '.join(known)}")
-    return int(known[options.tag])
+    return tag_of(options.tag, {"standard": ledger_key.STANDARD, **fields.get("tags", {})})
 
 
 # ---------------------------------------------------------------- rows

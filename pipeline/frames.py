@@ -8,6 +8,7 @@ from typing import Any
 from octavo.files.errors import Misuse
 from octavo.files.later import loading
 from octavo.files.unbroken import unbroken
+from octavo.pipeline.session import without_spark
 
 
 def frame(
@@ -19,9 +20,7 @@ def frame(
         with unbroken, loading:
             from octavo.pipeline.source import DefaultSource
     except ImportError as wrong:
-        raise Misuse(
-            f"Spark is missing, or older than 4.2 ({wrong}): pip install 'octavo[spark]'"
-        ) from wrong
+        raise without_spark(wrong) from wrong
     if isinstance(columns, str):
         raise Misuse(f"columns={columns!r:.80}: allowed is a list of names")
     for name, given in options.items():

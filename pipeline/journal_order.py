@@ -22,12 +22,11 @@ from octavo.files.jobs.live_bits import LiveBits
 from octavo.files.journal import record
 from octavo.files.journal.journal_values import Offsets, spans
 from octavo.files.journal.record_columns import RecordColumns, columns_of
-from octavo.files.kernels.arrow import refuse_large_value
 from octavo.files.kernels.byte_strings import Ints, cuts
 from octavo.files.ledger.bounds import OBJECTS
-from octavo.pipeline.arrow_rows import BATCH_BYTES, BATCH_ROWS, fitted, moments
+from octavo.pipeline.arrow_rows import BATCH_BYTES, BATCH_ROWS
 from octavo.pipeline.partitions import even_parts, split_of
-from octavo.pipeline.put_arrays import PutArrays
+from octavo.pipeline.put_arrays import PutArrays, of_records
 from octavo.pipeline.snapshot_files import SnapshotFiles
 
 
@@ -164,18 +163,4 @@ class _Found:
             )
         if whole.tag != self._tag:
             return []
-        if "value" in schema.names:
-            refuse_large_value(whole.size, whole.bucket, whole.key)
-        rest = {
-            "bucket": whole.bucket, "key": whole.key, "sqn": sqn, "size": whole.size,
-            "metadata": whole.metadata or None, "value": whole.value,
-        }  # fmt: skip
-        times = {"written_at": whole.time_ms, "expires_at": whole.expiry_ms}
-        arrays = [
-            moments(np.array([times[field.name]], dtype=np.uint64), 1)
-            if field.name in times
-            else pa.array([rest[field.name]])
-            for field in schema
-        ]
-        fitting = [fitted(array, field) for array, field in zip(arrays, schema, strict=True)]
-        return [pa.RecordBatch.from_arrays(fitting, schema=schema)]
+        return [of_records([whole], schema)]

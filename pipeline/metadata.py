@@ -26,7 +26,7 @@ from octavo.files.ledger.ledger_key import HEAD_ONLY
 from octavo.files.ledger.live_batches import Batch
 from octavo.files.wall_clock import moment_of, wall_clock_ms
 from octavo.manifest import pinning, published, store_identity
-from octavo.pipeline.read_options import ddl_of, local_path, refuse_unknown
+from octavo.pipeline.read_options import ddl_of, known_of, local_path, lowered
 from octavo.pipeline.snapshot_choice import pinned
 from octavo.pipeline.snapshot_files import SnapshotFiles
 
@@ -135,8 +135,7 @@ class DefaultSource(DataSource):
         return "octavo-metadata"
 
     def _table(self) -> str:
-        refuse_unknown(self.options, ("path", "table"))
-        table = str({k.lower(): v for k, v in self.options.items()}.get("table", "snapshots"))
+        table = known_of(self.options, ("path", "table")).get("table", "snapshots")
         if table not in TABLES:
             raise Misuse(f"table={table!r}: there are {', '.join(TABLES)}")
         return table
@@ -147,7 +146,7 @@ class DefaultSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads it in one task. Raises Misuse where there is no store, Corruption."""
-        path = local_path({k.lower(): v for k, v in self.options.items()}.get("path", ""))
+        path = local_path(lowered(self.options).get("path", ""))
         try:
             store_identity.fields_of(RealDisk(), path)
         except (FileNotFoundError, NotADirectoryError):

@@ -7,7 +7,7 @@ so many bytes of keys and values; the cuts are taken from all samples together.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -81,7 +81,9 @@ def partitions(
     """The ranges cut into such of about ``split_bytes``, several small ones together. Reads the
     sizes of the rows, 4 bytes each. ``before``: another snapshot that is read beside."""
     samples = partial(_samples, files, before, values=values)
-    split_bytes = split_bytes or _fitting(samples, ranges)
+    split_bytes = split_bytes or split_of(
+        sum(size for bound in ranges for _, size in samples(bound, 1 << 62))
+    )
     out: list[KeyRange] = []
     taken: list[Bounds] = []
     filled = 0.0
@@ -100,9 +102,6 @@ def partitions(
     return out
 
 
-Samples = Callable[[Bounds, float], Iterator[tuple[bytes, float]]]
-
-
 def _samples(
     files: SnapshotFiles,
     before: SnapshotFiles | None,
@@ -115,13 +114,9 @@ def _samples(
         yield from _sample(sst, bound, step, values=values)
 
 
-def _fitting(samples: Samples, ranges: list[Bounds]) -> int:
-    """Bytes a task: few large tasks, and yet some for every core where there is little."""
-    return split_of(sum(size for bound in ranges for _, size in samples(bound, 1 << 62)))
-
-
 def split_of(total: float) -> int:
-    """Bytes of a task where there are so many in all. A task costs Spark what some MB do."""
+    """Bytes of a task where there are so many in all: few large tasks, for one costs Spark what
+    some MB do, and yet some for every core where there is little."""
     return min(max(int(total / 4) + 1, 32 << 20), 256 << 20)
 
 

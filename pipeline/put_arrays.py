@@ -2,20 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from mmap import mmap
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from octavo.files.journal.record import Record
+from octavo.files.journal.record import PUT, Record
 from octavo.files.journal.record_columns import RecordColumns
 from octavo.files.kernels.arrow import binary_array, numbers, refuse_large_value, room
 from octavo.files.kernels.byte_strings import Ints, cuts, gather
-from octavo.pipeline.arrow_rows import BATCH_BYTES, BATCH_ROWS, fitted, moments
+from octavo.pipeline.arrow_rows import BATCH_BYTES, BATCH_ROWS, LATEST_MS, MOMENTS, fitting, moments
+from octavo.pipeline.read_options import CHANGE_DDL, DDL
 from octavo.pipeline.value_views import Views, together
 
 _FEW_LENGTHS = 64
+_STORED = {"string": pa.string(), "binary": pa.binary(), "bigint": pa.int64(), "timestamp": MOMENTS}
+_KINDS = {**DDL, **CHANGE_DDL}
+_OF_RECORD: dict[str, Callable[[Record], Any]] = {
+    "_change_type": lambda row: "put" if row.kind == PUT else "delete",
+    "_commit_sqn": lambda row: row.sqn,
+    "_commit_timestamp": lambda row: _micros(row.time_ms),
+    "sqn": lambda row: row.sqn,
+    "size": lambda row: row.size,
+    "written_at": lambda row: _micros(row.time_ms) or None,
+    "bucket": lambda row: row.bucket,
+    "key": lambda row: row.key,
+    "value": lambda row: row.value if row.kind == PUT else None,
+    "metadata": lambda row: row.metadata or None,
+    "expires_at": lambda row: _micros(row.expiry_ms) or None,
+}
+
+
+def _micros(ms: int) -> int:
+    return min(ms, LATEST_MS) * 1000
+
+
+def of_records(rows: Sequence[Record], schema: pa.Schema) -> pa.RecordBatch:
+    """Records, one by one, as a batch of exactly this schema. Raises Misuse as ``PutArrays``."""
+    if "value" in schema.names:
+        for row in rows:
+            refuse_large_value(len(row.value), row.bucket, row.key)
+    return fitting(
+        [
+            pa.array([_OF_RECORD[name](row) for row in rows], _STORED[_KINDS[name]])
+            for name in schema.names
+        ],
+        schema,
+    )
 
 
 class PutArrays:
@@ -40,8 +75,7 @@ class PutArrays:
         # What is compressed may be far larger than it was stored.
         for low, high in cuts(sizes, BATCH_ROWS, BATCH_BYTES):
             part = columns.between(low, high)
-            arrays = [fitted(self._column(part, field.name), field) for field in schema]
-            out.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+            out.append(fitting([self._column(part, name) for name in schema.names], schema))
         return out
 
     def _refuse_large(self, columns: RecordColumns, sizes: Ints) -> None:

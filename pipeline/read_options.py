@@ -136,8 +136,7 @@ def parsed(options: Mapping[str, str]) -> ReadOptions:
     for name in FEED_OPTIONS:
         if name not in OPTIONS and name.lower() in map(str.lower, options):
             raise Misuse(f'option {name!r} is of changes: with .option("{FEED}", True)')
-    refuse_unknown(options, OPTIONS)
-    given = {name.lower(): value for name, value in options.items()}
+    given = known_of(options, OPTIONS)
     refuse_empty(given, "snapshot", "startSnapshot", "endSnapshot")
     if "endsnapshot" in given and ("startsnapshot" not in given or "snapshot" in given):
         raise Misuse("endSnapshot goes with startSnapshot; a snapshot to read is snapshot")
@@ -204,8 +203,21 @@ def refuse_more(schema: Iterable[str], columns: Sequence[str]) -> None:
             )
 
 
-def refuse_unknown(options: Mapping[str, str], known: Sequence[str]) -> None:
-    """Raise Misuse for an option that would do nothing, but for Spark's own."""
+def tag_of(name: str, known: Mapping[str, int]) -> int:
+    """The number of a type of objects. Raises Misuse that lists those that are there."""
+    if name not in known:
+        raise Misuse(f"tag={name!r:.80}: the store has {', '.join(known)}")
+    return known[name]
+
+
+def lowered(options: Mapping[str, str]) -> dict[str, str]:
+    """The options, whose names have any case, by names in lower case."""
+    return {name.lower(): value for name, value in options.items()}
+
+
+def known_of(options: Mapping[str, str], known: Sequence[str]) -> dict[str, str]:
+    """The options, ``lowered``. Raises Misuse for one that would do nothing, but for Spark's
+    own."""
     names = set(map(str.lower, known))
     for name in options:
         if name.lower() == "paths":  # what Spark makes of a list
@@ -215,6 +227,7 @@ def refuse_unknown(options: Mapping[str, str], known: Sequence[str]) -> None:
             )
         if name.lower() not in names and not name.lower().startswith(_SPARKS) and "." not in name:
             raise Misuse(f"{unknown_option(name, known)} allowed are {', '.join(known)}")
+    return lowered(options)
 
 
 def refuse_empty(given: Mapping[str, str], *names: str) -> None:

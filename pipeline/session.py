@@ -30,6 +30,11 @@ def of_version(version: str) -> dict[str, str]:
     return {}
 
 
+def without_spark(wrong: ImportError) -> Misuse:
+    """Of what cannot be imported."""
+    return Misuse(f"Spark is missing, or older than 4.2 ({wrong}): pip install 'octavo[spark]'")
+
+
 @contextmanager
 def spark_session(master: str, tell: Callable[[str], None]) -> Iterator[Any]:
     """The active session; where there is none, one that ends with the block.
@@ -42,9 +47,7 @@ def spark_session(master: str, tell: Callable[[str], None]) -> Iterator[Any]:
         import pyspark.sql.streaming.datasource  # which is there from 4.2 on
         from pyspark.sql import SparkSession
     except ImportError as wrong:
-        raise Misuse(
-            f"Spark is missing, or older than 4.2 ({wrong}): pip install 'octavo[spark]'"
-        ) from None
+        raise without_spark(wrong) from None
     active = SparkSession.getActiveSession()
     if active is not None:
         yield active

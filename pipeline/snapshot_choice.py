@@ -11,11 +11,6 @@ from octavo.manifest.published import Published
 from octavo.pipeline.read_options import ReadOptions
 
 
-def snapshot_path(options: ReadOptions) -> str:
-    """The directory of the snapshot to read. Raises Misuse, SnapshotExpired, Corruption."""
-    return chosen(options).path
-
-
 def is_head_only(path: str) -> bool:
     """Whether a published snapshot is of a head-only store. Raises SnapshotExpired, Corruption."""
     return HEAD_ONLY in published.read(RealDisk(), path).counts
@@ -31,7 +26,8 @@ def start_path(options: ReadOptions) -> str | None:
 
 
 def chosen(options: ReadOptions) -> Published:
-    """The snapshot to read: that of the option, or one that is pinned now."""
+    """The snapshot to read: that of the option, or one that is pinned now. Raises Misuse,
+    SnapshotExpired, Corruption, and what ``pinned`` does."""
     disk, now_ms = RealDisk(), wall_clock_ms()
     wishes = {
         "snapshot": options.snapshot,

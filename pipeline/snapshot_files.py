@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from mmap import mmap
+from typing import TypeVar
 
 import numpy as np
 
@@ -34,6 +35,7 @@ from octavo.manifest.published import Published
 LOOK_EVERY_SECONDS = 1.0
 _KEPT_LEDGERS = 16
 """Ledger files that stay mapped, and verified: a range of each of many buckets is in the same."""
+T = TypeVar("T")
 
 
 class SnapshotFiles:
@@ -113,12 +115,15 @@ class SnapshotFiles:
         """The live rows of a range as columns, some 100,000 at a time. Raises Corruption,
         SnapshotExpired."""
         found = live_batches(self.sources(bound), self.found.taken_at, reverse=bound.reverse)
+        return self._each(found)
+
+    def _each(self, found: Iterator[T]) -> Iterator[T]:
         while True:
             with self.reading():
-                batch = next(found, None)
-            if batch is None:
+                one = next(found, None)
+            if one is None:
                 return
-            yield batch
+            yield one
 
     def changes(self, before: SnapshotFiles, bound: Bounds) -> Iterator[Changed]:
         """What changed in a range since an earlier snapshot of the store. Raises Corruption,
@@ -127,12 +132,7 @@ class SnapshotFiles:
             before.sources(bound), self.sources(bound), before.found.sqn, before.found.taken_at,
             self.found.taken_at,
         )  # fmt: skip
-        while True:
-            with self.reading(), before.reading():
-                changed = next(found, None)
-            if changed is None:
-                return
-            yield changed
+        return self._each(before._each(found))
 
     def sources(self, bound: Bounds) -> list[Source]:
         """The ledger's rows of a range. Nothing is opened yet."""

@@ -12,8 +12,8 @@ from octavo.pipeline import feed
 from octavo.pipeline.batch_reader import PushingReader, SnapshotReader
 from octavo.pipeline.feed import FeedReader, Following
 from octavo.pipeline.python_worker import settle
-from octavo.pipeline.read_options import HEAD_ONLY_COLUMNS, parsed, refuse_more
-from octavo.pipeline.snapshot_choice import is_head_only, snapshot_path, start_path
+from octavo.pipeline.read_options import HEAD_ONLY_COLUMNS, lowered, parsed, refuse_more
+from octavo.pipeline.snapshot_choice import chosen, is_head_only, start_path
 from octavo.pipeline.writing import OPTIONS, Writing
 
 
@@ -42,8 +42,7 @@ class DefaultSource(Writing, Following, DataSource):
             return feed.SCHEMA
         options = parsed(self.options)
         path, begin = self._pin()
-        named = {name.lower() for name in self.options}
-        if begin is None and "columns" not in named and is_head_only(path):
+        if begin is None and "columns" not in lowered(self.options) and is_head_only(path):
             options = replace(options, columns=HEAD_ONLY_COLUMNS)
         return options.ddl
 
@@ -52,7 +51,7 @@ class DefaultSource(Writing, Following, DataSource):
         if feed.is_feed(self.options):
             return FeedReader(feed.batch_options(self.options), schema)
         options = parsed(self.options)
-        if "columns" in map(str.lower, self.options):
+        if "columns" in lowered(self.options):
             refuse_more(schema.names, options.columns)
         made = PushingReader if options.pushdown else SnapshotReader
         return made(options, *self._pin(), schema)
@@ -63,12 +62,12 @@ class DefaultSource(Writing, Following, DataSource):
         if self._pinned is None:
             options = parsed(self.options)
             begin = start_path(options)  # first: where it fails nothing is pinned
-            self._pinned = snapshot_path(options), begin
+            self._pinned = chosen(options).path, begin
         return self._pinned
 
     def __getstate__(self) -> dict[str, Any]:
         # With a schema of the user's, schema() is never called; but pickled it is before any use.
-        given = {name.lower() for name in self.options}
-        if not (feed.is_feed(self.options) or given & {name.lower() for name in OPTIONS}):
+        writes = lowered(self.options).keys() & set(map(str.lower, OPTIONS))
+        if not (feed.is_feed(self.options) or writes):
             self._pin()
         return dict(self.__dict__)

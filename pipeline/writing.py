@@ -30,7 +30,7 @@ from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest.store_identity import IDENTITY
 from octavo.pipeline import commit, duplicate_keys, staged_columns
 from octavo.pipeline.python_worker import settle
-from octavo.pipeline.read_options import local_path, refuse_empty, refuse_unknown, text_of
+from octavo.pipeline.read_options import known_of, local_path, lowered, refuse_empty, text_of
 
 DUPLICATES = ("last", "first", "error")
 _ORDERED_ROWS = 1 << 15
@@ -51,8 +51,7 @@ class WriteOptions:
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
     """The options, checked. Raises Misuse."""
-    refuse_unknown(given, ("path", "bucket", *OPTIONS))
-    options = {name.lower(): value for name, value in given.items()}
+    options = known_of(given, ("path", "bucket", *OPTIONS))
     refuse_empty(options, "jobId", "orderColumn")
     kept = options.get("duplicates", "last")
     if kept not in DUPLICATES:
@@ -76,7 +75,6 @@ class Staged(WriterCommitMessage):
 
     job: str
     attempt: str
-    rows: int
     query: str = ""
 
 
@@ -103,13 +101,13 @@ def staged(
             with storage_errors(f"a load into {options.path}"):
                 writer.add(operations)
         with storage_errors(f"a load into {options.path}"):
-            made = writer.finish()
+            writer.finish()
     except BaseException as error:
         writer.abandon()
         if isinstance(error.__cause__, FileNotFoundError):
             _refuse_none(options.path)
         raise
-    return Staged(job, attempt, made.count, query)
+    return Staged(job, attempt, query)
 
 
 def _named(batches: Iterator[pa.RecordBatch], *, exact: bool) -> Iterator[pa.RecordBatch]:
@@ -162,9 +160,15 @@ def _large(kind: pa.DataType) -> pa.DataType:
 
 
 def attempts_of(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
-    """The attempts that count, by partition."""
-    found = [message for message in messages if isinstance(message, Staged)]
+    """The attempts that count, by partition. Raises Misuse where a task has none."""
+    found = _told(messages)
+    if len(found) != len(messages):
+        raise Misuse(f"{len(messages) - len(found)} tasks said nothing: nothing is committed")
     return sorted(found, key=lambda message: message.attempt)
+
+
+def _told(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
+    return [message for message in messages if isinstance(message, Staged)]
 
 
 class BulkWriter(DataSourceArrowWriter):
@@ -178,10 +182,7 @@ class BulkWriter(DataSourceArrowWriter):
         return staged(iterator, self.options, self.folder)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        found = attempts_of(messages)
-        if len(found) != len(messages):
-            raise Misuse(f"{len(messages) - len(found)} tasks said nothing: nothing is committed")
-        names = [message.attempt for message in found]
+        names = [message.attempt for message in attempts_of(messages)]
         check_duplicates(self.options, self.folder, names)
         commit.committed(self.options.path, self.folder, names, f"job {self.options.job_id}", 0)
 
@@ -224,19 +225,6 @@ def _leave_nothing(path: str) -> None:
         disk.rmdir(path)
 
 
-def bulk_writer(given: Mapping[str, str], schema: Any, *, overwrite: bool) -> BulkWriter:
-    """The writer of ``df.write``. Raises Misuse."""
-    if overwrite:
-        raise Misuse(
-            'mode("overwrite") is refused: it would have to delete the whole store. '
-            'Use mode("append"), which replaces the keys that are written; to begin anew, '
-            "octavo.destroy(path) first"
-        )
-    options = checked(given, schema)
-    commit.made_store(options.path)
-    return BulkWriter(options, f"{options.job_id[:90]}.{secrets.token_hex(8)}")
-
-
 def checked(given: Mapping[str, str], schema: Any) -> WriteOptions:
     """Options and columns, checked. Raises Misuse."""
     options = write_options(given)
@@ -247,7 +235,7 @@ def checked(given: Mapping[str, str], schema: Any) -> WriteOptions:
     if options.order_column not in names and len(same) == 1:
         options = replace(options, order_column=same[0])
     staged_columns.check_schema(fields, options.order_column)
-    if "bucket" in dict(fields) and "bucket" in map(str.lower, given):
+    if "bucket" in dict(fields) and "bucket" in lowered(given):
         raise Misuse(
             f"bucket={options.bucket.decode()!r:.80}, and a column 'bucket', which says it of each "
             "row: leave one of them out"
@@ -270,8 +258,6 @@ class StreamSink(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         found = attempts_of(messages)
-        if len(found) != len(messages):
-            raise Misuse(f"{len(messages) - len(found)} tasks said nothing: nothing is committed")
         if not found:
             return
         names = [message.attempt for message in found]
@@ -279,7 +265,7 @@ class StreamSink(DataSourceStreamArrowWriter):
         commit.committed(self.options.path, found[0].job, names, f"query {found[0].query}", batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        for message in attempts_of(messages):
+        for message in _told(messages):
             staging.drop(RealDisk(), self.options.path, message.job, [message.attempt])
         with suppress(OSError):
             _leave_nothing(self.options.path)
@@ -292,7 +278,15 @@ class Writing:
 
     def writer(self, schema: Any, overwrite: bool) -> BulkWriter:
         """Of ``df.write``: appends, replacing keys. Raises Misuse."""
-        return bulk_writer(self.options, schema, overwrite=overwrite)
+        if overwrite:
+            raise Misuse(
+                'mode("overwrite") is refused: it would have to delete the whole store. '
+                'Use mode("append"), which replaces the keys that are written; to begin anew, '
+                "octavo.destroy(path) first"
+            )
+        options = checked(self.options, schema)
+        commit.made_store(options.path)
+        return BulkWriter(options, f"{options.job_id[:90]}.{secrets.token_hex(8)}")
 
     def streamWriter(self, schema: Any, overwrite: bool) -> StreamSink:  # noqa: N802
         """Of ``df.writeStream``, in append mode; Spark itself refuses update mode for all sinks in
@@ -302,7 +296,7 @@ class Writing:
                 'outputMode("complete") is refused, and Spark takes no "update" for it: use '
                 '"append", or foreachBatch with df.write for what an aggregate comes to'
             )
-        if "jobid" in map(str.lower, self.options):
+        if "jobid" in lowered(self.options):
             raise Misuse(
                 "jobId is of a batch write: of a stream each batch is known by its query and its "
                 "number"

@@ -114,11 +114,11 @@ def large_binary_of(column: ByteColumn) -> pa.Array:
 
 
 def moments_array(
-    moments: npt.NDArray[np.uint64] | None, rows: int, *, zero_is_null: bool
+    moments: npt.NDArray[np.uint64] | None, rows: int, *, zero_is_null: bool, unit: str = "ms"
 ) -> pa.Array:
-    """Moments in ms UTC as timestamps; None: there are none."""
+    """Moments UTC, in this unit, as timestamps; None: there are none."""
     pa = pyarrow()
-    kind = pa.timestamp("ms", tz="UTC")
+    kind = pa.timestamp(unit, tz="UTC")
     if moments is None:
         return pa.nulls(rows, kind)
     validity = None

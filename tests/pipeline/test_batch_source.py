@@ -22,7 +22,7 @@ from octavo.manifest import pinning, published
 from octavo.pipeline.batch_reader import SnapshotReader
 from octavo.pipeline.feed import feed_options
 from octavo.pipeline.read_options import parsed
-from octavo.pipeline.snapshot_choice import snapshot_path
+from octavo.pipeline.snapshot_choice import chosen
 from octavo.pipeline.source import DefaultSource
 from octavo.pipeline.writing import write_options
 
@@ -469,7 +469,7 @@ def test_a_store_where_nothing_can_be_pinned_says_so(
 
     monkeypatch.setattr(pinning, "pin", refused)
     with pytest.raises(octavo.Misuse, match=r"Read-only .*that its owner published"):
-        snapshot_path(parsed({"path": str(tmp_path)}))
+        chosen(parsed({"path": str(tmp_path)}))
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOSPC])
