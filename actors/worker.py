@@ -322,7 +322,11 @@ def _left(process: subprocess.Popen[bytes]) -> bool:
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     with unbroken:
-        process.kill()
+        try:
+            process.kill()
+        except PermissionError:  # the program gave up its rights since: it leaves as input ends
+            if process.stdin is not None and not process.stdin.closed:
+                lead_nowhere(process.stdin.fileno())
 
 
 def _wait_for(process: subprocess.Popen[bytes]) -> None:

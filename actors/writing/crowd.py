@@ -28,8 +28,18 @@ _FEW = 16
 """Writes in a step that are not worth waiting for."""
 
 
-class Crowd(threading.local):
-    """What one thread knows of those that it meets. Each thread has attributes of its own."""
+class _Own(threading.local):
+    """What one thread knows. No ``__init__``, which each thread would run at its first use, and in
+    the midst of which a finalizer that puts would find nothing here."""
+
+    first = 0
+    """Writes there were when this thread had to wait, ``meetings`` waits ago."""
+    meetings = 0
+    until = 0.0
+
+
+class Crowd:
+    """What each thread knows of those that it meets."""
 
     def __init__(
         self,
@@ -41,10 +51,7 @@ class Crowd(threading.local):
         """``writes``: how many there were so far. ``away``: the threads that stay away; empty, and
         the same for all."""
         self._writes, self._away, self._sleep, self._clock = writes, away, sleep, clock
-        self._first = 0
-        """Writes there were when this thread had to wait, ``_meetings`` waits ago."""
-        self._meetings = 0
-        self._until = 0.0
+        self._own = _Own()
 
     def meet(self, waiting: int) -> None:
         """To be called where the turn was not free, before waiting for it, as ``waiting`` threads
@@ -64,19 +71,20 @@ class Crowd(threading.local):
             if self._writes() - before < _FEW:
                 self.rested()
                 return
-        self._until = self._clock() + _LASTS_SECONDS
+        self._own.until = self._clock() + _LASTS_SECONDS
 
     def _is_crowded(self, writes: int, waiting: int) -> bool:
-        if self._clock() < self._until:
+        own = self._own
+        if self._clock() < own.until:
             return True
-        if not self._meetings:
-            self._first = writes
-        self._meetings += 1
-        if self._meetings <= _MEETINGS:
+        if not own.meetings:
+            own.first = writes
+        own.meetings += 1
+        if own.meetings <= _MEETINGS:
             return False
-        self._meetings = 0
-        return writes - self._first <= _MEETINGS * _APART * (1 + waiting)
+        own.meetings = 0
+        return writes - own.first <= _MEETINGS * _APART * (1 + waiting)
 
     def rested(self) -> None:
         """This thread waits for something else, so others can write meanwhile."""
-        self._meetings, self._until = 0, 0.0
+        self._own.meetings, self._own.until = 0, 0.0

@@ -17,7 +17,7 @@ from __future__ import annotations
 import mmap
 import sys
 
-from octavo.files.door.mounts import file_system_of
+from octavo.files.door.mounts import type_of
 
 _POPULATE_WRITE = 23
 """Linux's MADV_POPULATE_WRITE, from 5.14 on, for which Python has no name."""
@@ -27,10 +27,7 @@ _FINDS_ROOM_ONCE = frozenset({"ext2", "ext3", "ext4", "tmpfs", "xfs"})
 
 def finds_room_once(fd: int) -> bool:
     """Whether an open file is on one of those file systems. Reads the system's table of mounts."""
-    return (
-        sys.platform == "linux"
-        and file_system_of(f"/proc/self/fd/{fd}").partition(" ")[0] in _FINDS_ROOM_ONCE
-    )
+    return sys.platform == "linux" and type_of(fd) in _FINDS_ROOM_ONCE
 
 
 def write_map_of(fd: int, begin: int, end: int) -> mmap.mmap:

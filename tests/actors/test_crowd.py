@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from pathlib import Path
 
@@ -113,6 +114,31 @@ def test_an_interrupt_leaves_nobody_away(world: World, monkeypatch: pytest.Monke
     with pytest.raises(KeyboardInterrupt):
         world.meet(ENOUGH, apart=10)
     assert world.away == set()
+
+
+def test_who_is_called_in_the_midst_of_its_threads_first_meeting_may_meet_others(
+    world: World,
+) -> None:
+    """As a finalizer that puts, which may run between any two steps."""
+    failed: list[AttributeError] = []
+
+    def between(*_: object) -> None:
+        sys.setprofile(None)
+        try:
+            world.crowd.meet(0)
+        except AttributeError as error:
+            failed.append(error)
+        sys.setprofile(between)
+
+    def meet() -> None:
+        sys.setprofile(between)
+        world.crowd.meet(0)
+        sys.setprofile(None)
+
+    thread = threading.Thread(target=meet)
+    thread.start()
+    thread.join()
+    assert failed == []
 
 
 class MetError(Exception):

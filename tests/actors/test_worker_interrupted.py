@@ -3,6 +3,7 @@ the store out."""
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import signal
@@ -82,3 +83,20 @@ def test_as_it_is_started(runner: Callable[[], JobRunner], monkeypatch: pytest.M
         one._started()
     one.close()
     wait_for(*pids)
+
+
+def test_one_that_may_not_be_killed_leaves_as_its_input_ends(
+    runner: Callable[[], JobRunner], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is root's, and its program has become another user since."""
+
+    def refused() -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    one = runner()
+    process = one._started()
+    assert process is not None
+    monkeypatch.setattr(process, "kill", refused)
+    one.cut_off()  # as a close that was interrupted does
+    wait_for(process.pid)
+    one.close()

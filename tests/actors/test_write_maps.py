@@ -244,7 +244,7 @@ def test_what_is_put_into_a_write_map_is_in_the_file(tmp_path: Path) -> None:
 
 def on(type_: str) -> Callable[[pytest.MonkeyPatch], None]:
     def patch(monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(write_map, "file_system_of", lambda path: f"{type_} (mounted on /)")
+        monkeypatch.setattr(write_map, "type_of", lambda fd: type_)
 
     return patch
 
@@ -253,7 +253,7 @@ def on(type_: str) -> Callable[[pytest.MonkeyPatch], None]:
     "without",
     [
         on("btrfs"),
-        on("a file system"),
+        on(""),
         lambda patch: patch.setattr(write_map, "sys", SimpleNamespace(platform="darwin")),
         lambda patch: patch.setattr(write_map, "_POPULATE_WRITE", 9999),
     ],

@@ -25,7 +25,7 @@ from descriptors import descriptors
 from octavo.files.door import disk as disk_module
 from octavo.files.door import file_system, open_file, own_disk
 from octavo.files.door.disk import AppendFile, Disk, RealDisk
-from octavo.files.door.mounts import file_system_of
+from octavo.files.door.mounts import file_system_of, type_of
 from octavo.files.door.own_disk import OwnDisk
 from octavo.files.errors import Corruption, Misuse, StoreLocked
 
@@ -755,8 +755,28 @@ def test_the_file_system_is_named_after_the_innermost_mount(tmp_path: Path) -> N
     assert file_system_of("/elsewhere", mounts) == "ext4 (mounted on /)"
 
 
+def test_the_file_system_of_an_open_file_is_the_one_with_its_device(tmp_path: Path) -> None:
+    """Whatever was mounted over its path since."""
+    with open(put(tmp_path / "file", b""), "rb") as file:
+        device = os.fstat(file.fileno()).st_dev
+        mounts = put(
+            tmp_path / "mountinfo",
+            (
+                f"1 1 {os.major(device)}:{os.minor(device)} / /below rw shared:1 - xfs /dev/a rw\n"
+                f"2 1 0:9999 / {tmp_path.resolve()} rw - ext4 /dev/b rw\n"
+            ).encode(),
+        )
+        assert type_of(file.fileno(), mounts) == "xfs"
+        with open(mounts, "wb") as others:
+            others.write(b"2 1 0:9999 / / rw - ext4 /dev/b rw\n")
+        assert type_of(file.fileno(), mounts) == ""
+    assert type_of(-1, mounts) == ""
+
+
 def test_a_system_that_does_not_tell_its_mounts_is_no_error(tmp_path: Path) -> None:
     assert file_system_of("/", str(tmp_path / "none")) == "a file system"
+    with open(put(tmp_path / "file", b""), "rb") as file:
+        assert type_of(file.fileno(), str(tmp_path / "none")) == ""
 
 
 def test_an_unfinished_atomic_write_leaves_the_old_file(
