@@ -147,13 +147,16 @@ def test_values_of_one_length_or_many_come_whatever_way_they_are_moved(tmp_path:
         ]
 
 
-def test_values_of_like_keys_in_two_buckets_are_those_of_their_own(tmp_path: Path) -> None:
-    keys = [b"%03d" % n for n in range(40)]
+def test_values_of_like_keys_in_two_buckets_are_those_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_batches, "_NAMES_BYTES", 1)  # located bucket by bucket
+    rng, keys = random.Random(1), [b"%03d" % n for n in range(40)]
     with opened(tmp_path / "s", roll_count=1 << 10) as store:
         for key in reversed(keys):  # far apart in the file, and not in the order of the keys
             for name in ("a", "b"):
                 store.bucket(name).put(key, name.encode() + key)
-                store.bucket("c").put(name.encode() + key, bytes(4000))
+                store.bucket("c").put(name.encode() + key, rng.randbytes(4000))
     with octavo.open(tmp_path / "s") as store, store.snapshot() as snap:
         found = snap.to_arrow(["value"]).read_all()[0].to_pylist()
         assert found[:80] == [name + key for name in (b"a", b"b") for key in keys]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from descriptors import descriptors
 
+from octavo.actors import open_files
 from octavo.actors.open_files import OpenFiles
 from octavo.files.door import maps
 from octavo.files.door.disk import RealDisk
@@ -68,6 +69,7 @@ def test_reads_by_calls_keep_an_eighth_of_half_the_descriptors(
     """Whatever the number of maps: each of these holds a descriptor in any Python."""
     monkeypatch.setattr(maps, "HOLDS_DESCRIPTOR", False)
     monkeypatch.setattr(maps.resource, "getrlimit", lambda which: (64, 64))
+    monkeypatch.setattr(open_files, "_all", set())  # stores that other tests left take their share
 
     class Called:
         path = "here"
