@@ -311,7 +311,7 @@ class Inker(TurnActor):
         self.active = file
         if self.failed is not None:
             file.failed = self.failed  # of an fsync that ended meanwhile, in no turn
-        self.view = JournalView.of((*self.view.files, file))
+        self.view = JournalView((*self.view.bases, file.base), (*self.view.files, file))
         self._aim(file)
         self.on_roll(self.view)
 
