@@ -29,7 +29,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from small_sizes import EARLY_MAPS, sizes
+from early_maps import early_maps
 from steps import step, take
 
 import octavo
@@ -144,8 +144,7 @@ def _be_born(request: dict[str, Any]) -> None:
         os.dup2(nowhere, 0)
         os.close(nowhere)
         faulthandler.dump_traceback_later(LONGEST_SECONDS, exit=True)
-        early = random.Random(f"maps {request['luck']}").random() < 0.5
-        with sizes(EARLY_MAPS if early else {}):
+        with early_maps(random.Random(f"maps {request['luck']}").random() < 0.5):
             live(**request)
     except octavo.OctavoError as error:
         say("e", "steps", type(error).__name__, str(error).replace("\n", " ")[:300])
