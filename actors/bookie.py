@@ -420,9 +420,9 @@ class Bookie(LiveReads, TurnActor):
             table.unpin(number)
             self._pinned_tables.pop(number, None)
         self.register.release(number)
-        if self.penciller.actor.delete_pending:
+        if self.penciller.actor.delete_pending.waiting:
             self.penciller.send(Penciller.sweep)
-        if self.inker_clerk is not None and self.inker_clerk.actor.delete_pending:
+        if self.inker_clerk is not None and self.inker_clerk.actor.delete_pending.waiting:
             self.inker_clerk.send(InkerClerk.sweep)
 
     # ------------------------------------------------------------ closing

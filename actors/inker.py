@@ -311,7 +311,7 @@ class Inker(TurnActor):
         self.active = file
         if self.failed is not None:
             file.failed = self.failed  # of an fsync that ended meanwhile, in no turn
-        self.view = JournalView.of((*self.view.files, file))
+        self.view = JournalView((*self.view.bases, file.base), (*self.view.files, file))
         self._aim(file)
         self.on_roll(self.view)
 
@@ -406,7 +406,7 @@ class Inker(TurnActor):
 
     def close(self) -> None:
         """Make all durable, seal what the next start would have to scan, note the exact next
-        sqn, let go of every file."""
+        sqn."""
         self.closing = True
         active = self.active
         if active is not None:
@@ -424,7 +424,6 @@ class Inker(TurnActor):
                 log.warning("%s; the next opening looks at the journal's end", full)
             finally:
                 self.active = None
-                self._let_go()
         self.change_log.close()
 
     def _seal_all(self) -> tuple[JournalEntry, ...]:
@@ -440,9 +439,3 @@ class Inker(TurnActor):
                 self.make_durable(self._last, 60.0)  # again, if a worker was killed at it
                 break
         return tuple(added)
-
-    def _let_go(self) -> None:
-        self.open_files.closed = True  # who still reads is told so, and opens nothing again
-        for file in self.view.files:
-            file.actor_ref.call(JournalFile.close)
-            file.actor_ref.stop()

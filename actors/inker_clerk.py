@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from octavo.actors.compacting import journal_install, scheduled, trimming
-from octavo.actors.compacting.delete_pending import due
+from octavo.actors.compacting.delete_pending import DeletePending
 from octavo.actors.compacting.giving_up import named_or_gone, remove
 from octavo.actors.compacting.waste import Waste
 from octavo.actors.inker import Inker
@@ -112,8 +112,9 @@ class InkerClerk(TurnActor):
         self.closing = False
         self.damaged: dict[str, str] = {}  # files that are left as they are, and why
         self.scores: dict[str, Score] = {}
-        self.replaced: list[JournalFile] = []  # of which the Bookie was not told yet
-        self.delete_pending: list[tuple[int, JournalFile]] = []  # (gone since generation, file)
+        self.delete_pending: DeletePending[JournalFile] = DeletePending(
+            bookie.actor.register, waste.remove, log
+        )
         self.dropped = 0  # records, in this life
         self.whole_ledger: set[str] = set()  # files that trimming found to be so
         self.trimmed = 0  # bytes of a head-only store's journal, in this life
@@ -335,13 +336,9 @@ class InkerClerk(TurnActor):
     @unbroken
     def retire(self, files: Sequence[JournalFile]) -> None:
         """The Inker does without these files: so does the view now, and they go when no snapshot
-        needs them. What that was not told of in time goes with the next ones. In this turn."""
-        self.replaced += files
-        generation = self.bookie.call(journal_install.journal_replaced)
-        gone, self.replaced = self.replaced, []
-        for file in gone:
-            file.actor_ref.call(JournalFile.replace)
-            self.delete_pending.append((generation, file))
+        needs them. In this turn."""
+        self.delete_pending.replaced += files
+        self.delete_pending.retire(self.bookie.call(journal_install.journal_replaced))
         self.sweep()
 
     def _leave_out(self, name: str, why: str) -> None:
@@ -369,7 +366,7 @@ class InkerClerk(TurnActor):
         finally:
             bookie.ended.append(number)  # for where a Ctrl-C comes before the next is done
             bookie.register.release(number)
-            if bookie.penciller.actor.delete_pending:
+            if bookie.penciller.actor.delete_pending.waiting:
                 bookie.penciller.send(Penciller.sweep)
 
     def _job(self, job: str, view: View, each: Any = dict, **arguments: Any) -> dict[str, Any]:
@@ -389,7 +386,8 @@ class InkerClerk(TurnActor):
             try:
                 return self.runner.run(job, ledger=ledger, **each(), **arguments)
             except WorkerDied as error:
-                waiting = [*self.replaced, *(file for _, file in self.delete_pending)]
+                gone = self.delete_pending
+                waiting = [*gone.replaced, *(file for _, file in gone.waiting)]
                 journal_install.remove_left(inker, waiting, arguments)
                 if self.closing:
                     raise Closed("the store is closing; what was compacted stays so") from None
@@ -404,24 +402,12 @@ class InkerClerk(TurnActor):
                 raise told from error
         raise StorageFailed("no attempt to compact was made")
 
-    # ------------------------------------------------------------ delete_pending
-
     @unbroken
     def sweep(self) -> int:
-        """Delete the files that no live snapshot needs; how many still wait. In this turn, after
-        whoever reads the journal was told, and whenever a snapshot ends. O(waiting files)."""
-        register = self.bookie.actor.register
-        register.expire()
-        for file in due(self.delete_pending, register.needed):
-            try:
-                file.actor_ref.call(JournalFile.delete, self.waste.remove)
-            except OSError as error:
-                log.warning("%s is left for the next start to remove: %s", file.path, error)
-            file.actor_ref.stop()
+        """Delete the files that no live snapshot needs; how many still wait."""
+        left = self.delete_pending.sweep()
         self.waste.sweep()
-        return len(self.delete_pending)
-
-    # ------------------------------------------------------------ closing
+        return left
 
     def close(self) -> None:
         """Cut the job at hand short and do nothing more. Not in a turn; waits for the step, and
@@ -429,12 +415,5 @@ class InkerClerk(TurnActor):
         self.closing = True
         self.runner.cut_off()
         self.runner.close()
-        self.actor_ref.call(InkerClerk.let_go)
-
-    def let_go(self) -> None:
-        """Let go of the files that wait: the next start removes them."""
-        for _, file in self.delete_pending:
-            file.actor_ref.call(JournalFile.close)
-            file.actor_ref.stop()
-        self.delete_pending = []  # a sweep that was asked for before may still come
+        self.answer(None)
         self.consumers.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from mmap import mmap
 
 from octavo.actors.open_files import OpenFiles
@@ -62,17 +63,15 @@ class LedgerFile(TurnActor):
         """A newer manifest does without this file: it goes when no snapshot needs it."""
         self.state = after(self.state, "replace", self.name)
 
-    def delete(self) -> None:
-        """The register is clear: unlink the file. Maps that are still read live on."""
+    def delete(self, remove: Callable[[str], None]) -> None:
+        """The register is clear: ``remove`` the file of this path. Maps still read live on."""
         self.state = after(self.state, "delete", self.name)
-        self._close()
-        self.disk.unlink(self.path)
+        self.open_files.dropped(self)
+        self.sst = None
+        remove(self.path)
 
     def close(self) -> None:
-        """Let go of the descriptor. Idempotent."""
+        """Let go of the map. Idempotent."""
         self.state = after(self.state, "close", self.name)
-        self._close()
-
-    def _close(self) -> None:
         self.open_files.dropped(self)
         self.sst = None

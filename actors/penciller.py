@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from octavo.actors.compacting.delete_pending import due
+from octavo.actors.compacting.delete_pending import DeletePending
 from octavo.actors.compacting.giving_up import named_or_gone
 from octavo.actors.ledger_file import LedgerFile
 from octavo.actors.memory_table import MemoryTable
@@ -75,10 +75,8 @@ class Penciller(TurnActor):
         self.change_log = change_log
         self.epoch = epoch
         self.open_files = open_files
-        self.register = register
         self.tables: list[LevelZero] = []  # level zero in memory, oldest first
-        self.replaced: list[LedgerFile] = []  # of which the Bookie was not told yet
-        self.delete_pending: list[tuple[int, LedgerFile]] = []  # (gone since generation, file)
+        self.delete_pending: DeletePending[LedgerFile] = DeletePending(register, disk.unlink, log)
         self.failed: OctavoError | None = None
         self.condemned = False
         self.rebuildable = True
@@ -235,7 +233,7 @@ class Penciller(TurnActor):
         files = self._entries(result["files"], task.level)
         with self._named_or_gone(files):
             self._install(files, task.inputs, None, result["expired_ms"])
-        self.replaced += [entry.file for entry in task.inputs]
+        self.delete_pending.replaced += [entry.file for entry in task.inputs]
         self._went_out(task)
 
     def _named_or_gone(self, made: Sequence[LedgerEntry]) -> AbstractContextManager[None]:
@@ -256,13 +254,8 @@ class Penciller(TurnActor):
 
     @unbroken
     def retire(self, generation: int) -> None:
-        """What merges replaced is delete_pending: views from ``generation`` on do without it.
-        Only after the Bookie took the new manifest: until then a new snapshot may still be of the
-        old one. What it was not told of in time is so the next time."""
-        gone, self.replaced = self.replaced, []
-        for file in gone:
-            file.replace()
-            self.delete_pending.append((generation, file))
+        """Views from ``generation`` on do without what merges replaced; see DeletePending."""
+        self.delete_pending.retire(generation)
 
     @unbroken
     def install_move(self, task: Merge) -> None:
@@ -294,31 +287,10 @@ class Penciller(TurnActor):
             self.failed = error
             raise
 
-    # ------------------------------------------------------------ delete_pending
-
     @unbroken
     def sweep(self) -> int:
-        """Delete the files that no live snapshot needs; how many still wait.
-
-        Called after whoever reads the newest manifest was told of it, and whenever a snapshot
-        ends. O(waiting files).
-        """
-        self.register.expire()
-        for file in due(self.delete_pending, self.register.needed):
-            try:
-                file.actor_ref.call(LedgerFile.delete)
-            except OSError as error:
-                log.warning("%s is left for the next start to remove: %s", file.path, error)
-            file.actor_ref.stop()
-        return len(self.delete_pending)
-
-    def close(self) -> None:
-        """Let go of every file. What is delete_pending is swept at the next start."""
-        files = [entry.file for entry in self.manifest.entries]
-        for file in [*files, *(file for _, file in self.delete_pending)]:
-            file.actor_ref.call(LedgerFile.close)
-            file.actor_ref.stop()
-        self.change_log.close()
+        """Delete the files that no live snapshot needs; how many still wait."""
+        return self.delete_pending.sweep()
 
 
 def _reach(entries: Sequence[LedgerEntry]) -> tuple[bytes, bytes]:

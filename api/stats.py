@@ -56,7 +56,7 @@ def stats(running: Running) -> Stats:
     waiting, level_zero = penciller.backlog()
     levels = levels_of(view.ledger)
     pending = _pending(running.disk, penciller, clerk)
-    ledger_pending = len(penciller.delete_pending)
+    ledger_pending = len(penciller.delete_pending.waiting)
     journal, consumers = _journal_and_consumers(running)
     return {
         "path": running.path,
@@ -228,8 +228,8 @@ def levels_of(manifest: LedgerManifest) -> list[LevelStats]:
 
 def _pending(disk: Disk, penciller: Penciller, clerk: InkerClerk) -> list[tuple[int, int]]:
     """(gone since generation, bytes) of each file that waits: the ledger's, then the journal's."""
-    waiting = [(generation, file.path) for generation, file in penciller.delete_pending]
-    waiting += [(generation, file.path) for generation, file in clerk.delete_pending]
+    waiting = [(generation, file.path) for generation, file in penciller.delete_pending.waiting]
+    waiting += [(generation, file.path) for generation, file in clerk.delete_pending.waiting]
     found = []
     for generation, path in waiting:
         size = 0

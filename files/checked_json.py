@@ -8,6 +8,10 @@ from typing import Any
 from xxhash import xxh3_64_intdigest as xxh3
 
 from octavo.files.errors import Corruption, UnsupportedFormat
+from octavo.files.unbroken import need_room
+
+_ROOM = 60
+"""More calls within each other than JSON of a few levels takes."""
 
 
 def checksum(told: dict[str, Any]) -> str:
@@ -23,6 +27,7 @@ def encoded(told: dict[str, Any]) -> bytes:
 def decoded(text: bytes, file: str, what: str, version: int | None = None) -> dict[str, Any]:
     """The fields that ``encoded`` was given. ``file``, and ``what`` it tells of: for messages.
     Raises Corruption; where a ``version`` is given UnsupportedFormat, if its format is another."""
+    need_room(_ROOM)  # of text that is no damage a RecursionError comes from here
     try:
         told: dict[str, Any] = json.loads(text)
         if version is not None and told["format"] != version:

@@ -46,7 +46,6 @@ def stop(running: Running) -> None:
         running.inker_clerk.actor.close()
         running.bookie.actor.close(_SAVE_FROM_ROWS)
         running.runner.close()
-        running.penciller.call(Penciller.close)
     except BaseException:
         abandon(running)
         raise
@@ -96,19 +95,19 @@ def _actors(running: Running) -> tuple[Ref[Any], ...]:
 
 
 def ended(refs: Iterable[Ref[Any]], open_files: OpenFiles) -> None:
-    """Stop these actors, and those of the store's files that are left, with what they have open:
-    an opening or a close that was cut short leaves some, which pykka's registry would keep. Waits
-    for a turn that hangs, as with the disk, however long that takes: behind this the store is
-    unlocked, and what such a turn goes on to do by names would be done to the next owner's files.
-    """
+    """Stop these actors, and those of the store's files, with what they have open; files that wait
+    to be deleted are swept at the next start. Waits for a turn that hangs, as with the disk,
+    however long that takes: behind this the store is unlocked, and what such a turn goes on to do
+    by names would be done to the next owner's files."""
     for ref in refs:
         ref.stop(timeout=inf)
         if isinstance(ref.actor, (Inker, Penciller)):
             ref.actor.change_log.close()
+    open_files.closed = True  # who still reads is told so, and opens nothing again
     for left in ActorRegistry.get_all():
         file = getattr(left, "actor", None)  # None: of the program itself
         if isinstance(file, (JournalFile, LedgerFile)) and file.open_files is open_files:
-            left.stop()  # first: it may be about to be sealed
+            left.stop(timeout=inf)  # first: it may be about to be sealed
             with suppress(IllegalEvent):  # not begun yet: it has nothing open
                 file.close()
 

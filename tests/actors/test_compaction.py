@@ -119,7 +119,7 @@ def test_a_snapshot_from_before_reads_everything_after_it(tmp_path: Path) -> Non
         clerk = store._running.inker_clerk.actor
         clerk.enter()  # serves what the end of the snapshot sent
         clerk.leave()
-        assert clerk.delete_pending == []
+        assert clerk.delete_pending.waiting == []
         left = {path.name for path in (tmp_path / "s" / "journal").iterdir()}
         listed = {file.name for file in store._inker.view.files}
         assert left - {"manifest"} == listed

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from one_thread import HeldPool
-from whole_store import flush, opened
+from whole_store import flush, opened, verified
 
 import octavo
 from octavo.actors.reading import guide
@@ -21,13 +21,6 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> HeldPool:
     held = HeldPool()
     monkeypatch.setattr(guide, "POOL", held)
     return held
-
-
-def verified(store: octavo.Store) -> None:
-    """As after many lookups."""
-    for level in store._bookie.view.ledger.levels:
-        for entry in level:
-            entry.file.reader().ensure_whole()
 
 
 def made(store: octavo.Store, pool: HeldPool) -> guide.Guide:

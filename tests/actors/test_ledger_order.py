@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from one_thread import HeldPool
-from whole_store import flush, opened
+from whole_store import flush, opened, stretches, verified
 
 import octavo
 from octavo.actors.scanning import kept_scans, ledger_order
@@ -31,19 +31,6 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> HeldPool:
     monkeypatch.setattr(kept_scans, "POOL", held)
     monkeypatch.setattr(kept_scans, "_LEAST_WINDOWS", 3)
     return held
-
-
-def stretches(store: octavo.Store) -> Stretches:
-    """What is kept of the store's ledger as it is."""
-    bookie = store._bookie
-    return bookie.kept_scans.of(bookie.view.ledger)
-
-
-def verified(store: octavo.Store) -> None:
-    """As after many lookups."""
-    for level in store._bookie.view.ledger.levels:
-        for entry in level:
-            entry.file.reader().ensure_whole()
 
 
 def scan(store: octavo.Store, times: int) -> None:

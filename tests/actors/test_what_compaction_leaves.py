@@ -15,10 +15,14 @@ from whole_store import Clock, flush, opened, rolled, settle
 import octavo
 from octavo.actors.compacting import compaction
 from octavo.actors.compacting.compaction import next_run
-from octavo.actors.compacting.delete_pending import due
+from octavo.actors.compacting.delete_pending import DeletePending
 from octavo.actors.compacting.waste import Waste
 from octavo.actors.inker_clerk import InkerClerk, Score
+from octavo.actors.ledger_file import LedgerFile
+from octavo.actors.open_files import OpenFiles
 from octavo.files.door.disk import RealDisk
+from octavo.files.messages import messages_of
+from octavo.manifest.register import SnapshotRegister
 
 
 def test_files_of_which_the_ledger_lacks_something_or_that_are_damaged_are_not_whole(
@@ -61,25 +65,10 @@ def test_what_merges_replaced_beside_a_compaction_goes_with_its_end(tmp_path: Pa
             for value in range(4):
                 store.put_many((b"%d" % n, b"%d" % value) for n in range(100))
                 flush(store)
-            assert penciller.delete_pending
+            assert penciller.delete_pending.waiting
         settle(store)
         named = {entry.name for entry in penciller.manifest.entries}
         assert {file.name for file in (tmp_path / "s/ledger").glob("*.sst")} == named
-
-
-def test_a_sweep_that_comes_behind_the_close_leaves_what_waits_to_the_next_opening(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with opened(tmp_path / "s", compact_every_seconds=None) as store:
-        for value in (b"1", b"2"):
-            store.put_many((b"%d" % n, value) for n in range(100))
-        with store.snapshot():
-            store.compact()
-            clerk = store._running.inker_clerk
-            assert clerk.actor.delete_pending
-            clerk.call(InkerClerk.let_go)
-        assert clerk.call(InkerClerk.sweep) == 0
-        assert not caplog.records
 
 
 def test_a_run_ends_before_a_file_that_was_found_damaged_behind_its_score(tmp_path: Path) -> None:
@@ -115,12 +104,23 @@ def test_of_files_without_deletes_none_is_compared_with_all_that_are_older(tmp_p
 
 
 def test_a_file_whose_deletion_was_broken_off_stands_in_the_way_of_no_other() -> None:
-    waiting = [(1, "a"), (2, "b"), (3, "c")]
-    for _ in due(waiting, lambda generation: generation > 2):
-        break  # it was half let go of, and would fail again
-    assert list(due(waiting, lambda generation: generation > 2)) == ["b"]
-    assert list(due(waiting, lambda generation: False)) == ["c"]
-    assert waiting == []
+    files = [LedgerFile.start(RealDisk(), "s", name, OpenFiles()).actor for name in "abc"]
+    gone: list[str] = []
+
+    def no_memory_at_first(path: str) -> None:
+        gone.append(path)
+        if len(gone) == 1:
+            raise MemoryError
+
+    log = messages_of("octavo.test")
+    pending = DeletePending[LedgerFile](SnapshotRegister(Clock()), no_memory_at_first, log)
+    pending.replaced += files
+    pending.retire(1)
+    with pytest.raises(MemoryError):
+        pending.sweep()
+    files[0].stop()
+    assert pending.sweep() == 0
+    assert gone == ["s/a", "s/b", "s/c"]
 
 
 def test_a_trim_makes_of_what_it_gave_back_the_room_that_there_was_not(

@@ -60,7 +60,7 @@ def test_a_feed_that_is_being_read_goes_on_through_a_compaction(tmp_path: Path) 
         clerk = store._running.inker_clerk.actor
         clerk.enter()
         clerk.leave()
-        assert clerk.delete_pending == []
+        assert clerk.delete_pending.waiting == []
 
 
 def test_compaction_leaves_alone_what_a_consumer_has_yet_to_see(tmp_path: Path) -> None:

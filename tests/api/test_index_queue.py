@@ -43,12 +43,8 @@ def counting(find: Callable[..., list[int]], found: list[int]) -> Callable[..., 
     return counted
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("where", ["memory", "the ledger"])
-@pytest.mark.parametrize("ttl", [None, 3600])
-def test_a_pop_looks_up_few_entries_however_many_were_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, reverse: bool, ttl: int | None
-) -> None:
+def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many objects are looked up from now on, call by call."""
     looked: list[int] = []
     newest = index_scan._Objects.newest
 
@@ -56,6 +52,16 @@ def test_a_pop_looks_up_few_entries_however_many_were_taken(
         looked.append(len(keys))
         return newest(self, keys, sqns)
 
+    monkeypatch.setattr(index_scan._Objects, "newest", counted)
+    return looked
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("where", ["memory", "the ledger"])
+@pytest.mark.parametrize("ttl", [None, 3600])
+def test_a_pop_looks_up_few_entries_however_many_were_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, reverse: bool, ttl: int | None
+) -> None:
     with opened(tmp_path / "s", push_rows=1 << 16) as store:
         bucket = filled(store, ttl=ttl)
         if where == "the ledger":
@@ -63,7 +69,7 @@ def test_a_pop_looks_up_few_entries_however_many_were_taken(
         taken = take(bucket, 200, reverse=reverse)
         keys = [b"%04d" % number for number in range(COUNT)]
         assert taken == (keys[::-1] if reverse else keys)[:200]
-        monkeypatch.setattr(index_scan._Objects, "newest", counted)
+        looked = looked_up(monkeypatch)
         assert take(bucket, 1, reverse=reverse) == [keys[99] if reverse else keys[200]]
     assert sum(looked) <= 200  # the first step is of 16, the next of 128
 
@@ -96,13 +102,6 @@ def test_a_query_steps_over_entries_that_expired_once(
 def test_what_expires_elsewhere_does_not_have_a_pop_look_up_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    looked: list[int] = []
-    newest = index_scan._Objects.newest
-
-    def counted(self: Any, keys: list[bytes], sqns: list[int]) -> list[int]:
-        looked.append(len(keys))
-        return newest(self, keys, sqns)
-
     with opened(tmp_path / "s", push_rows=1 << 16) as store:
         for name in b"p", b"r":  # on both sides
             store.bucket(name).put(b"k", b"v", index={"due": 1}, ttl=3600)
@@ -113,7 +112,7 @@ def test_what_expires_elsewhere_does_not_have_a_pop_look_up_more(
             store._bookie.clerk = None
             store._bookie.actor_ref.call(Bookie.push)
         take(bucket, 200)
-        monkeypatch.setattr(index_scan._Objects, "newest", counted)
+        looked = looked_up(monkeypatch)
         assert take(bucket, 1) == [b"0200"]
     assert sum(looked) <= 200
 
@@ -123,19 +122,12 @@ def test_where_more_entries_than_a_turn_looks_at_were_taken_a_few_queries_step_o
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reverse: bool
 ) -> None:
     monkeypatch.setattr(empty_ranges, "_MOST_ENTRIES", 50)
-    looked: list[int] = []
-    newest = index_scan._Objects.newest
-
-    def counted(self: Any, keys: list[bytes], sqns: list[int]) -> list[int]:
-        looked.append(len(keys))
-        return newest(self, keys, sqns)
-
     with opened(tmp_path / "s", push_rows=1 << 16) as store:
         bucket = filled(store)
         keys = [b"%04d" % number for number in range(COUNT)]
         left = keys[90:110]
         bucket.delete_many(key for key in keys if key not in left)
-        monkeypatch.setattr(index_scan._Objects, "newest", counted)
+        looked = looked_up(monkeypatch)
         wanted = left[::-1] if reverse else left
         for _ in range(5):
             assert list(bucket.index("due").keys(limit=1, reverse=reverse)) == wanted[:1]

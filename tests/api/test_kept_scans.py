@@ -12,7 +12,7 @@ from threading import Thread
 import pytest
 from at_once import AtOnce
 from beside import seeded
-from whole_store import flush, opened
+from whole_store import flush, opened, stretches, verified
 
 import octavo
 from octavo.actors.scanning import kept_scans
@@ -24,12 +24,6 @@ NAMES = [b"", b"a", b"ab"]
 Live = dict[bytes, bytes]
 
 
-def stretches(store: octavo.Store) -> Stretches:
-    """What is kept of the store's ledger as it is."""
-    bookie = store._bookie
-    return bookie.kept_scans.of(bookie.view.ledger)
-
-
 def kept_in(found: Stretches) -> int:
     return len(found._starts)
 
@@ -39,13 +33,6 @@ class Never:
 
     def submit(self, work: Callable[[], None]) -> None:
         pass
-
-
-def verified(store: octavo.Store) -> None:
-    """As after many lookups."""
-    for level in store._bookie.view.ledger.levels:
-        for entry in level:
-            entry.file.reader().ensure_whole()
 
 
 def same(reading: octavo.Bucket | octavo.SnapshotBucket, live: Live, rng: random.Random) -> None:

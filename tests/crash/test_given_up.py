@@ -52,9 +52,9 @@ def strangers(store: octavo.Store, disk: SimDisk) -> tuple[set[str], int]:
     running = store._running
     inker, penciller = store._inker, running.penciller.actor
     files = [file.path for file in inker.view.files]
-    files += [file.path for _, file in running.inker_clerk.actor.delete_pending]
+    files += [file.path for _, file in running.inker_clerk.actor.delete_pending.waiting]
     files += [entry.file.path for level in penciller.manifest.levels for entry in level]
-    files += [file.path for _, file in penciller.delete_pending]
+    files += [file.path for _, file in penciller.delete_pending.waiting]
     there = {path for path in disk.files() if path.endswith((".cdb", ".log", ".sst"))}
     left = {path for path in there if "/manifest/" not in path} - set(files)
     refs = [ref for ref in ActorRegistry.get_all() if ref.actor_class in (JournalFile, LedgerFile)]

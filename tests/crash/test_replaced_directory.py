@@ -136,7 +136,8 @@ def test_files_that_a_snapshot_held_until_then_stay_in_the_other_store(
     octavo.restore(tmp_path / "backup", tmp_path / "s")
     octavo.open(tmp_path / "s", **options).close()  # type: ignore[arg-type]
     before = everything(tmp_path / "s")
-    waiting = {Path(file.path) for _, file in store._running.inker_clerk.actor.delete_pending}
+    pending = store._running.inker_clerk.actor.delete_pending
+    waiting = {Path(file.path) for _, file in pending.waiting}
     assert waiting & set((tmp_path / "s" / "journal").iterdir())
     snap.close()
     assert store._running.inker_clerk.call(InkerClerk.sweep) == 0

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from forging import resealed, summed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ledger_rows import DIRECTORY, Row, columns, key, names, opened, plain, read, write
@@ -370,22 +371,6 @@ def test_sqns_above_a_base_may_need_more_than_four_bytes(base: int) -> None:
 # ---------------------------------------------------------------- files made by an enemy
 
 
-def resealed(image: bytearray) -> bytes:
-    """The file with right checksums over wrong contents."""
-    data_at = int.from_bytes(image[HEADER_BYTES : HEADER_BYTES + 8], "little")
-    summary_bytes = int.from_bytes(image[24:28], "little")
-    sections = int.from_bytes(image[HEADER_BYTES + 52 : HEADER_BYTES + 56], "little")
-    at = HEADER_BYTES + 72 + 24 * sections
-    for start in range(data_at, len(image), WINDOW_BYTES):
-        sum_ = xxh3(bytes(image[start : start + WINDOW_BYTES]))
-        image[at : at + 8] = sum_.to_bytes(8, "little")
-        at += 8
-    summary = bytes(image[HEADER_BYTES : HEADER_BYTES + summary_bytes])
-    image[32:40] = xxh3(summary).to_bytes(8, "little")
-    image[56:64] = xxh3(bytes(image[:56])).to_bytes(8, "little")
-    return bytes(image)
-
-
 def test_resealing_alone_changes_nothing() -> None:
     image = file_of(varied())
     assert resealed(bytearray(image)) == image
@@ -427,11 +412,7 @@ def test_a_hostile_summary_is_bounded(below: int) -> None:
         for number in HOSTILE:
             hostile = bytearray(image)
             hostile[at : at + 4] = number.to_bytes(4, "little")
-            summary_bytes = int.from_bytes(hostile[24:28], "little")
-            summary = bytes(hostile[HEADER_BYTES : HEADER_BYTES + summary_bytes])
-            hostile[32:40] = xxh3(summary).to_bytes(8, "little")
-            hostile[56:64] = xxh3(bytes(hostile[:56])).to_bytes(8, "little")
-            bounded(bytes(hostile), rows)
+            bounded(summed(hostile), rows)
 
 
 @pytest.mark.parametrize(("below", "kinds"), [(0, set(Section)), (2**32, {Section.SQNS})])

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from forging import summed
 from whole_store import opened, rolled
 from xxhash import xxh3_64_intdigest as xxh3
 
@@ -172,15 +173,6 @@ def ledger_file(tmp_path: Path) -> bytearray:
         store.put("b", b"2")
         store._running.bookie.call(Bookie.push)
     return bytearray(next((tmp_path / "s/ledger").glob("*.sst")).read_bytes())
-
-
-def summed(image: bytearray) -> bytes:
-    """With right checksums over header and summary."""
-    length = int.from_bytes(image[24:28], "little")
-    summary = bytes(image[HEADER_BYTES : HEADER_BYTES + length])
-    image[32:40] = xxh3(summary).to_bytes(8, "little")
-    image[56:64] = xxh3(bytes(image[:56])).to_bytes(8, "little")
-    return bytes(image)
 
 
 @pytest.mark.parametrize("rows", [0, (1 << 24) + 1, 0xFFFFFFFF])

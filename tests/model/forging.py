@@ -257,7 +257,6 @@ def forged_published(whole: bytes, name: str, rng: random.Random) -> bytes:
 def resealed(image: bytearray) -> bytes:
     """A ledger file with right checksums over wrong contents."""
     data_at = int.from_bytes(image[HEADER_BYTES : HEADER_BYTES + 8], "little")
-    length = int.from_bytes(image[24:28], "little")
     sections = int.from_bytes(image[HEADER_BYTES + 52 : HEADER_BYTES + 56], "little")
     at = HEADER_BYTES + 72 + 24 * sections
     if sections < 100 and data_at < len(image):
@@ -265,6 +264,12 @@ def resealed(image: bytearray) -> bytes:
             total = xxh3(bytes(image[start : start + WINDOW_BYTES]))
             image[at : at + 8] = total.to_bytes(8, "little")
             at += 8
+    return summed(image)
+
+
+def summed(image: bytearray) -> bytes:
+    """A ledger file with right checksums over its header and its summary."""
+    length = int.from_bytes(image[24:28], "little")
     summary = bytes(image[HEADER_BYTES : HEADER_BYTES + length])
     image[32:40] = xxh3(summary).to_bytes(8, "little")
     image[56:64] = xxh3(bytes(image[:56])).to_bytes(8, "little")

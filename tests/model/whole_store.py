@@ -22,6 +22,7 @@ import octavo
 from octavo.actors.bookie import Bookie
 from octavo.actors.opening import startup
 from octavo.actors.opening.options import Options
+from octavo.actors.scanning.kept_scans import Stretches
 from octavo.files.door.disk import Disk, RealDisk
 
 SEED = int(os.environ.get("OCTAVO_SEED", "20261121"))
@@ -112,6 +113,18 @@ def flush(store: octavo.Store) -> None:
     """Memory goes into the ledger, and everything that follows from it is done."""
     store._running.bookie.call(Bookie.push)
     settle(store)
+
+
+def verified(store: octavo.Store) -> None:
+    """All files of its ledger, as after many lookups."""
+    for entry in store._bookie.view.ledger.entries:
+        entry.file.reader().ensure_whole()
+
+
+def stretches(store: octavo.Store) -> Stretches:
+    """What is kept of the store's ledger as it is."""
+    bookie = store._bookie
+    return bookie.kept_scans.of(bookie.view.ledger)
 
 
 @contextmanager
