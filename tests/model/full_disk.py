@@ -8,9 +8,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from early_maps import early_maps
 from killing import OPTIONS
 from loop_disk import NotHere
+from small_sizes import EARLY_MAPS, sizes
 from steps import Told, contents, digest_of, step, take
 
 import octavo
@@ -83,7 +83,7 @@ class Filling:
         self.counts[what] = self.counts.get(what, 0) + 1
 
     def run(self) -> dict[str, int]:
-        with early_maps(self.maps):
+        with sizes(EARLY_MAPS if self.maps else {}):
             return self._run()
 
     def _run(self) -> dict[str, int]:

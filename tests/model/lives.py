@@ -29,7 +29,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from early_maps import early_maps
+from small_sizes import EARLY_MAPS, sizes
 from steps import step, take
 
 import octavo
@@ -144,7 +144,8 @@ def _be_born(request: dict[str, Any]) -> None:
         os.dup2(nowhere, 0)
         os.close(nowhere)
         faulthandler.dump_traceback_later(LONGEST_SECONDS, exit=True)
-        with early_maps(random.Random(f"maps {request['luck']}").random() < 0.5):
+        early = random.Random(f"maps {request['luck']}").random() < 0.5
+        with sizes(EARLY_MAPS if early else {}):
             live(**request)
     except octavo.OctavoError as error:
         say("e", "steps", type(error).__name__, str(error).replace("\n", " ")[:300])

@@ -21,9 +21,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from early_maps import early_maps
 from lives import PARTS
 from loop_disk import LoopDisk, NotHere
+from small_sizes import EARLY_MAPS, sizes
 from steps import Step, Told, contents, differences, step, take
 
 import octavo
@@ -101,7 +101,7 @@ class Lives:
                 signal.setitimer(signal.ITIMER_REAL, alarm)  # by default it ends the process
             else:
                 signal.alarm(LONGEST_LIFE_SECONDS)  # a hang is a life that ends by one
-            with early_maps(luck * 100 % 1 < 0.5):
+            with sizes(EARLY_MAPS if luck * 100 % 1 < 0.5 else {}):
                 self._live(out, luck)
         except BaseException as error:  # noqa: BLE001 (the parent judges it)
             text = f"wrong {type(error).__name__}: {error}".replace("\n", " ")

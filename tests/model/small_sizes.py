@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -124,18 +124,39 @@ SIZES: dict[str, tuple[int, ...]] = {
 """By module and name: some to choose from, of which the last ones are as they are, or near it."""
 
 
+EARLY_MAPS = {
+    "actors.writing.room_ahead WIDE_FROM_BYTES": 2000,
+    "actors.writing.room_ahead WIDE_STEP": 4096,
+    "actors.writing.room_ahead _WIDE_SHIFT": 0,
+    "actors.writing.room_ahead _OPEN_MS": 1 << 40,
+}
+"""Write maps from the first kilobytes of a journal file on, where they begin at a MiB, and for as
+long as they have room: in files as small as those of tests a put would hardly ever meet one."""
+
+
 @contextmanager
 def small_sizes(rng: random.Random) -> Iterator[dict[str, int]]:
-    """Within it each of them is one of its choices, wherever it was imported to."""
+    """Within it each of them is one of its choices."""
     chosen = {name: rng.choice(some) for name, some in SIZES.items()}
+    with sizes(chosen):
+        yield chosen
+
+
+@contextmanager
+def sizes(chosen: Mapping[str, int]) -> Iterator[None]:
+    """Within it each of these is so large, wherever it was imported to."""
     undo: list[tuple[Any, str, Any]] = []
-    rows = chosen["files.ledger.live_batches WINDOW_ROWS"]
-    for given in (Reader.batches, batches.batches):
-        undo.append((given, "__kwdefaults__", given.__kwdefaults__))
-        given.__kwdefaults__ = {**(given.__kwdefaults__ or {}), "window_rows": rows}
-    undo.append((FileRows.__init__, "__defaults__", FileRows.__init__.__defaults__))
-    FileRows.__init__.__defaults__ = (None, rows)
+
+    def put(holder: Any, name: str, value: Any) -> None:
+        undo.append((holder, name, getattr(holder, name)))
+        setattr(holder, name, value)
+
     try:
+        if (rows := chosen.get("files.ledger.live_batches WINDOW_ROWS")) is not None:
+            for given in (Reader.batches, batches.batches):
+                defaults = {**(given.__kwdefaults__ or {}), "window_rows": rows}
+                put(given, "__kwdefaults__", defaults)
+            put(FileRows.__init__, "__defaults__", (None, rows))
         for where, size in chosen.items():
             home, name = where.split()
             module = importlib.import_module(f"octavo.{home}")
@@ -148,9 +169,8 @@ def small_sizes(rng: random.Random) -> Iterator[dict[str, int]]:
                     if known.partition(".")[0] == "octavo" and vars(other).get(name) is old
                 ]
             for holder in holders:
-                undo.append((holder, name, old))
-                setattr(holder, name, size)
-        yield chosen
+                put(holder, name, size)
+        yield
     finally:
         for holder, name, old in reversed(undo):
             setattr(holder, name, old)
