@@ -367,6 +367,8 @@ class Inker(TurnActor):
 
     def why_not_sealed(self, path: str) -> OctavoError:
         """What to say of a file that had to be sealed and could not be."""
+        if self.closing:
+            return Closed("the store was closed meanwhile")
         why = self._not_sealed
         told = storage_error(self.disk.reason(why), path) if isinstance(why, OSError) else why
         if isinstance(told, StorageFull):

@@ -15,7 +15,7 @@ from octavo.actors.reader import Reader
 from octavo.agreement import Both, Noted, Report, agreement, unequal
 from octavo.files.door.disk import Disk
 from octavo.files.door.unreadable import Unreadable, refuse_unreadable
-from octavo.files.errors import OctavoError, StorageFull, room_for
+from octavo.files.errors import OctavoError, SnapshotExpired, StorageFull, room_for
 from octavo.files.journal import cdb
 from octavo.files.journal.journal_windows import read_windows, verify_windows
 from octavo.files.journal.record_digests import check_values
@@ -76,10 +76,10 @@ def verified(what: Verified, reader: Reader, progress: Progress) -> Report:
                         report.ledger_files += found.ledger_files
                         report.problems += found.problems
                         reader.renew()
-            except (StorageFull, ScratchFailed):
-                raise  # it is this process that is short of something
+            except (StorageFull, ScratchFailed, SnapshotExpired):
+                raise  # it is this process that is short of something, or too late
             except (OctavoError, OSError) as wrong:
-                reader.check()  # that it was closed, or its lease ended, is no damage
+                reader.check()  # that it was closed, say, is no damage
                 report.problems.append(str(wrong))
                 if isinstance(wrong, Unreadable):
                     unreadable.append(part)
