@@ -12,7 +12,7 @@ from octavo.files.locks import new_lock
 from octavo.files.unbroken import need_room
 
 _LOOK_SECONDS = 1.0
-_LONGEST_GATHER_NS = 1_000_000
+_LONGEST_GATHER_SECONDS = 0.001
 _ROOM = 12
 """Python functions within one another that a sync calls, and some to spare."""
 
@@ -23,9 +23,8 @@ class GroupCommit:
 
     The first to wait leads: it notes how far the file was appended, syncs, and serves all up to
     there; who comes meanwhile waits for the next. Whoever was served is soon back with another
-    write: where there were several, the next leader gives them a moment, or half of them would
-    miss each sync. A failed sync is never tried again: the pages may be gone, and the next one
-    would say that all is well.
+    write: the next leader gives them a moment, or half of them would miss each sync. A failed
+    sync is never tried again: the pages may be gone, and the next would say that all is well.
     """
 
     def __init__(
@@ -44,12 +43,20 @@ class GroupCommit:
         """Why nothing is durable any more."""
         self._lock = new_lock()
         self._ended = threading.Condition(self._lock)
+        self._came = threading.Condition(self._lock)
         self._leading = False
         self._followers = 0
+        """Who waits for the leader."""
+        self._target = 0
+        """How far the last sync goes, or went."""
+        self._served = 0
+        """Callers whom it serves."""
+        self._late = 0
+        """Callers whom the next one will, as far as they came."""
         self._crowd = 0
-        """Who waited when the last sync ended."""
-        self._gather_ns = 0
-        """How long to wait for as many again: a quarter of what that sync took."""
+        """Callers of both kinds when the last sync ended."""
+        self._gather_seconds = 0.0
+        """How long to wait for as many again: a quarter of what that sync took, or 1 ms."""
 
     @property
     def failed(self) -> StorageFailed | None:
@@ -80,15 +87,17 @@ class GroupCommit:
         try:
             # In the try: whoever interrupts this thread must not leave it leading.
             with self._lock:
+                self._count(position)
                 if self._leading:
                     self._follow(position, timeout)
                 if self.failure is None and self.durable < position:
                     leading = self._leading = True
+                    if self._late < self._crowd:
+                        self._came.wait(self._gather_seconds)
+                    # Whoever knows of a position knows that it was written.
+                    target = self._target = max(self.appended, position)
+                    self._served, self._late = self._late, 0
             if leading:
-                if self._crowd:
-                    self._gather()
-                # Whoever knows of a position knows that it was written.
-                target = max(self.appended, position)
                 self.syncs += 1
                 began = time.perf_counter_ns()
                 try:
@@ -106,8 +115,8 @@ class GroupCommit:
                 else:
                     reached = target
                 took = time.perf_counter_ns() - began
-                self._crowd = self._followers
-                self._gather_ns = min(took // 4, _LONGEST_GATHER_NS)
+                self._crowd = self._served + self._late
+                self._gather_seconds = min(took / 4e9, _LONGEST_GATHER_SECONDS)
                 if self.latency is not None:
                     self.latency.record(took)
         finally:
@@ -121,11 +130,14 @@ class GroupCommit:
         if (failed := self.failed) is not None:
             raise failed
 
-    def _gather(self) -> None:
-        """Let as many come as waited the last time. A quarter of a sync at most."""
-        until = time.perf_counter_ns() + self._gather_ns
-        while self._followers < self._crowd and time.perf_counter_ns() < until:
-            time.sleep(0)  # whoever waits for the interpreter lock gets it
+    def _count(self, position: int) -> None:
+        """Somebody came, under the lock: whom the leader waits for, or not."""
+        if position <= self._target:
+            self._served += 1
+            return
+        self._late += 1
+        if self._late == self._crowd:
+            self._came.notify()
 
     def _follow(self, position: int, timeout: float) -> None:
         """Wait, under the lock, until nobody leads or this position is decided."""
@@ -145,4 +157,4 @@ class GroupCommit:
 
 
 NOT_WRITTEN = GroupCommit(lambda: None)
-"""Of files that are not written: nobody waits for them, and one for each takes 1.3 KB."""
+"""Of files that are not written: nobody waits for them, and one for each takes 2.3 KB."""

@@ -42,6 +42,13 @@ class Telling(threading.Condition):
         return super().wait(timeout)
 
 
+class Patient(Telling):
+    """Waits for as long as it takes."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return super().wait(WAIT)
+
+
 def telling(commit: GroupCommit) -> Telling:
     """Have the commit tell of everyone who begins to wait for another's sync."""
     commit._ended = Telling(commit._lock)
@@ -233,9 +240,9 @@ def test_a_follower_has_a_deadline() -> None:
     assert results == ["durable"]
 
 
-def test_a_leader_waits_a_moment_for_as_many_as_waited_the_last_time() -> None:
+def test_a_leader_waits_a_moment_for_as_many_as_came_the_last_time() -> None:
     commit = GroupCommit(lambda: None)
-    commit._crowd, commit._gather_ns = 2, int(WAIT * 1e9)
+    commit._crowd, commit._gather_seconds = 3, WAIT
     results: list[object] = []
     threads = []
     for position in (1, 2, 3):
@@ -245,7 +252,33 @@ def test_a_leader_waits_a_moment_for_as_many_as_waited_the_last_time() -> None:
         thread.join(WAIT)
     assert results == ["durable"] * 3
     assert commit.syncs == 1
-    assert commit._crowd == 2
+    assert commit._crowd == 3
+
+
+def test_who_was_late_for_a_sync_waits_for_those_it_served_to_come_again() -> None:
+    disk = SlowDisk()
+    commit = GroupCommit(disk.sync)
+    following, gathering = telling(commit), Patient(commit._lock)
+    commit._came = gathering
+    results: list[object] = []
+    threads = []
+
+    def come(position: int) -> None:
+        commit.appended = position
+        threads.append(waiting(commit, position, results))
+
+    come(1)
+    assert disk.began.acquire(timeout=WAIT)
+    come(2)
+    assert following.waits.acquire(timeout=WAIT)
+    disk.let.release()
+    assert gathering.waits.acquire(timeout=WAIT)
+    come(3)
+    assert disk.began.acquire(timeout=WAIT)
+    disk.let.release()
+    for thread in threads:
+        thread.join(WAIT)
+    assert (results, commit.syncs) == (["durable"] * 3, 2)
 
 
 def test_a_leader_that_is_alone_waits_for_nobody() -> None:
@@ -253,7 +286,7 @@ def test_a_leader_that_is_alone_waits_for_nobody() -> None:
     for position in (1, 2):
         commit.appended = position
         commit.wait_durable(position, WAIT)
-    assert (commit.syncs, commit._crowd) == (2, 0)
+    assert (commit.syncs, commit._crowd) == (2, 1)
 
 
 @pytest.mark.parametrize("kind", [TimeoutError, RuntimeError])
