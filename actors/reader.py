@@ -29,8 +29,9 @@ from octavo.files.journal.short_value import ALL_EXPIRED, plain_fields
 from octavo.files.kernels.cold_pages import COLD
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.bounds import Bounds, of_bucket, of_type
+from octavo.files.ledger.chosen_rows import Chosen, Prefixes
 from octavo.files.ledger.head import Head
-from octavo.files.ledger.live_batches import WINDOW_ROWS, Batch, Chosen, Prefixes
+from octavo.files.ledger.live_batches import WINDOW_ROWS, Batch
 
 LEASE_SECONDS = 900.0
 STEP = 256

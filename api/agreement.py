@@ -18,9 +18,10 @@ from octavo.files.kernels.arrays import np, npt
 from octavo.files.kernels.spill import Columns, Spill
 from octavo.files.ledger import index_terms, ledger_key
 from octavo.files.ledger.bounds import HEAD_ROWS, OBJECTS
+from octavo.files.ledger.chosen_rows import Segments
 from octavo.files.ledger.hashing import LOW_32
 from octavo.files.ledger.head import Head
-from octavo.files.ledger.live_batches import Batch, Segments, buckets_of, heads_of, keys_of
+from octavo.files.ledger.live_batches import Batch, buckets_of, heads_of, keys_of
 from octavo.files.ledger.merkle import HASH_BITS
 
 STEP = 1024

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from octavo.actors.reader import Reader
+from octavo.actors.reading import bucket_names
 from octavo.actors.scanning.batch_values import BatchValues
 from octavo.files.argument_checks import shown, to_whole
 from octavo.files.errors import Misuse
@@ -13,7 +15,8 @@ from octavo.files.kernels import arrow
 from octavo.files.kernels.arrays import np
 from octavo.files.kernels.arrow import COLUMNS
 from octavo.files.kernels.byte_strings import Ints, gather
-from octavo.files.ledger.bounds import Bounds
+from octavo.files.ledger.bounds import of_type
+from octavo.files.ledger.chosen_rows import Asked, Span, of_all_buckets
 from octavo.files.ledger.live_batches import Batch, as_slice, end_to_end, names_of, parts_of
 
 if TYPE_CHECKING:
@@ -39,24 +42,37 @@ def to_columns(columns: object) -> tuple[str, ...]:
     return tuple(columns)
 
 
+def in_all_buckets(reader: Reader, tag: int, span: Span) -> Asked:
+    """The keys of a span in all buckets of a type. O(buckets). Raises Corruption."""
+    if span == Span():
+        return Asked([of_type(tag)], None)
+    view = reader.view
+    with reader.reading():
+        prefixes = bucket_names.fronts(view, reader.sqn, tag, reader._bookie.slice)
+    return of_all_buckets(tag, [span], prefixes, bucket_names.most_rows(view))
+
+
 def stream(
-    reader: Reader, bound: Bounds, columns: tuple[str, ...], batch_rows: object
+    reader: Reader, asked: Asked, columns: tuple[str, ...], batch_rows: object
 ) -> pa.RecordBatchReader:
-    """The live rows of a range: see SnapshotBucket.to_arrow. Raises Misuse."""
+    """The live rows that are asked for: see SnapshotBucket.to_arrow. Raises Misuse."""
     rows = to_whole("batch_rows", batch_rows, "are numbers from 1 up", 1)
     pa = arrow.pyarrow()
     schema = arrow.schema(columns)
     reader.check()
-    return pa.RecordBatchReader.from_batches(schema, _batches(reader, bound, columns, rows, schema))
+    return pa.RecordBatchReader.from_batches(schema, _batches(reader, asked, columns, rows, schema))
 
 
 def _batches(
-    reader: Reader, bound: Bounds, columns: tuple[str, ...], batch_rows: int, schema: pa.Schema
+    reader: Reader, asked: Asked, columns: tuple[str, ...], batch_rows: int, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     pa = arrow.pyarrow()
     heads = not _FIXED.issuperset(columns)
     values = BatchValues(reader)
-    for whole in reader.batches(bound, heads=heads, hashes=False):
+    found = (
+        reader.batches(bound, asked.chosen, heads=heads, hashes=False) for bound in asked.ranges
+    )
+    for whole in chain.from_iterable(found):
         parts = parts_of(
             whole, batch_rows, _BATCH_BYTES,
             by_values="value" in columns, by_buckets="bucket" in columns,

@@ -15,13 +15,13 @@ from octavo.changes import Change, changes_of
 from octavo.files.errors import Misuse
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.bounds import Bounds, of_bucket
+from octavo.files.ledger.chosen_rows import Segments
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.head_key import apart
 from octavo.files.ledger.ledger_key import STANDARD as TAG
 from octavo.files.ledger.live_batches import (
     WINDOW_BYTES,
     WINDOW_ROWS,
-    Segments,
     buckets_of,
     heads_of,
     keys_of,

@@ -18,10 +18,10 @@ from octavo.files.kernels.cold_pages import COLD
 from octavo.files.kernels.freed_memory import MUCH_BYTES, keep_freed
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.bounds import bounds, of_bucket
+from octavo.files.ledger.chosen_rows import Segments
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.index_terms import Term, terms_by_field
 from octavo.files.ledger.ledger_key import MAX_KEY_BYTES
-from octavo.files.ledger.live_batches import Segments
 from octavo.filters import Moment, Pattern, to_filter, to_limit
 from octavo.handles import Handle
 from octavo.index import Index

@@ -34,9 +34,10 @@ from octavo.files.journal.record import LOW_32
 from octavo.files.kernels.arrays import np
 from octavo.files.kernels.freed_memory import keep_freed
 from octavo.files.ledger.bounds import Bounds
+from octavo.files.ledger.chosen_rows import Segments
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.ledger_key import MAX_KEY_BYTES
-from octavo.files.ledger.live_batches import Segments, parts_of
+from octavo.files.ledger.live_batches import parts_of
 
 T = TypeVar("T")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import (
     TYPE_CHECKING,
@@ -28,6 +29,7 @@ from octavo.files.errors import Misuse
 from octavo.files.journal.short_value import plain_fields
 from octavo.files.later import Later
 from octavo.files.ledger.bounds import HEAD_ROWS, OBJECTS, Bounds, bounds, of_bucket, of_type
+from octavo.files.ledger.chosen_rows import Asked, Span
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.merkle import By, MerkleTree
 from octavo.filters import to_limit
@@ -185,17 +187,11 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
 
         Raises Misuse, also where pyarrow is not installed (``pip install 'octavo[arrow]'``).
         """
-        bound = bounds(
-            self._prefix,
-            to_bound("start", start),
-            to_bound("end", end),
-            None if prefix is None else to_bytes("prefix", prefix),
-            False,
-        )
-        return self._stream(bound, columns, batch_rows)
+        bound = bounds(self._prefix, *_to_span(start, end, prefix), False)
+        return self._stream(lambda: Asked([bound], None), columns, batch_rows)
 
     def _stream(
-        self, bound: Bounds, columns: Sequence[str] | None, batch_rows: object
+        self, asked: Callable[[], Asked], columns: Sequence[str] | None, batch_rows: object
     ) -> pa.RecordBatchReader:
         if self._identity.head_only:
             raise Misuse(
@@ -203,7 +199,7 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
                 "entries, and Spark reads them as data frames"
             )
         wanted = arrow_stream.to_columns(columns)
-        return arrow_stream.stream(self._shared, bound, wanted, batch_rows)
+        return arrow_stream.stream(self._shared, asked(), wanted, batch_rows)
 
     def __repr__(self) -> str:
         reader = self._shared
@@ -219,6 +215,12 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
 
     def __hash__(self) -> int:
         return id(self)
+
+
+def _to_span(start: object, end: object, prefix: object) -> Span:
+    """Which keys are wanted. Raises Misuse."""
+    begins = None if prefix is None else to_bytes("prefix", prefix)
+    return Span(to_bound("start", start), to_bound("end", end), begins)
 
 
 def _first(most: int | None, found: Iterator[T]) -> Iterator[T]:
@@ -336,15 +338,15 @@ class Snapshot(SnapshotBucket[bytes, Head], Closing):  # type: ignore[misc]  # a
         tag: str = STANDARD,
     ) -> pa.RecordBatchReader:
         """The live objects of one type in all buckets as a stream of Arrow record batches, by
-        bucket and key; ``bucket(name).to_arrow()`` is of one bucket, and takes a range.
+        bucket and key; ``bucket(name).to_arrow()`` is of one bucket.
 
-        Otherwise as there. Raises Misuse.
+        ``start``, ``end`` and ``prefix`` choose keys of every bucket: each bucket is searched, or,
+        where they have fewer than some 1,000 keys, all keys are looked at. Otherwise as there.
+        Raises Misuse.
         """
-        if not start is end is prefix is None:
-            raise Misuse(
-                "start, end and prefix are of one bucket: snapshot.bucket(name).to_arrow(...)"
-            )
-        return self._stream(self._of_type(tag), columns, batch_rows)
+        number, span = self._identity.tags.number(tag), _to_span(start, end, prefix)
+        asked = partial(arrow_stream.in_all_buckets, self._shared, number, span)
+        return self._stream(asked, columns, batch_rows)
 
     def publish(
         self,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -24,12 +23,12 @@ from pyspark.sql.types import StructField, StructType
 
 from octavo.files.errors import READ_ONLY, Misuse, StorageFull
 from octavo.files.ledger import ledger_key
-from octavo.files.ledger.bounds import Bounds
+from octavo.files.ledger.chosen_rows import Asked, Span
 from octavo.pipeline.arrow_rows import record_batches
 from octavo.pipeline.change_rows import change_batches
 from octavo.pipeline.file_order import RowsOfFiles, rows_of_files, unmerged
 from octavo.pipeline.journal_order import Stretch, has_bits, stretch_batches, stretches
-from octavo.pipeline.partitions import KeyRange, partitions, ranges_of
+from octavo.pipeline.partitions import KeyRange, asked_for, partitions
 from octavo.pipeline.python_worker import settle
 from octavo.pipeline.read_options import ReadOptions, refuse_unfit, tag_of
 from octavo.pipeline.snapshot_files import SnapshotFiles
@@ -103,11 +102,11 @@ class SnapshotReader(DataSourceReader):
                 if isinstance(error, OSError) and error.errno not in READ_ONLY:
                     raise
         if self._in_file_order(files):
-            bound = self._ranges(files, before)[0]
+            bound = self._asked(files, before).ranges[0]
             return list(rows_of_files(files, bound, self._options.split_bytes)) or [KeyRange([])]
         found = partitions(
             files,
-            self._ranges(files, before),
+            self._asked(files, before),
             values="value" in self._schema.names and before is None,
             split_bytes=self._options.split_bytes,
             before=before,
@@ -132,15 +131,17 @@ class SnapshotReader(DataSourceReader):
     def _is_whole(self, files: SnapshotFiles) -> bool:
         """Whether all keys of a type of objects are read."""
         options = self._options
-        chosen = (options.bucket, options.key_start, options.key_end, options.prefix)
         return (
             self._before is None
-            and chosen == (None, None, None, None)
+            and options.bucket is None
+            and options.span == Span()
             and tag_number(files, options.tag) != ledger_key.HEAD_ONLY
         )
 
-    def _ranges(self, files: SnapshotFiles, before: SnapshotFiles | None) -> list[Bounds]:
-        return ranges_of(files, tag_number(files, self._options.tag), self._options, before)
+    def _asked(self, files: SnapshotFiles, before: SnapshotFiles | None) -> Asked:
+        options = self._options
+        number = tag_number(files, options.tag)
+        return asked_for(files, number, options.bucket, [options.span], before)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The rows of a partition as Arrow record batches. In an executor."""
@@ -159,11 +160,13 @@ class SnapshotReader(DataSourceReader):
             batches = unmerged(files, partition)
             yield from record_batches(files, batches, schema, checksums=checksums)
             return
+        chosen = partition.chosen
         for bound in partition.parts:
             if before is None:
-                yield from record_batches(files, files.batches(bound), schema, checksums=checksums)
+                batches = files.batches(bound, chosen)
+                yield from record_batches(files, batches, schema, checksums=checksums)
             else:
-                yield from change_batches(files, before, bound, schema, checksums=checksums)
+                yield from change_batches(files, before, bound, chosen, schema, checksums=checksums)
 
 
 class PushingReader(SnapshotReader):
@@ -225,23 +228,23 @@ class PushingReader(SnapshotReader):
         narrowed = (self._low, self._high, self._bucket) != (None, None, None)
         return not narrowed and super()._is_whole(files)
 
-    def _ranges(self, files: SnapshotFiles, before: SnapshotFiles | None) -> list[Bounds]:
+    def _asked(self, files: SnapshotFiles, before: SnapshotFiles | None) -> Asked:
         options = self._options
         if self._bucket is None and self._low is None and self._high is None:
-            return super()._ranges(files, before)
+            return super()._asked(files, before)
         if self._bucket is not None and options.bucket not in (None, self._bucket):
-            return []
-        start, end = options.key_start, options.key_end
-        tag, out = tag_number(files, options.tag), []
-        for low, high in self._spans():
-            narrowed = replace(
-                options,
-                bucket=options.bucket if self._bucket is None else self._bucket,
-                key_start=start if low is None else max(low, start or b""),
-                key_end=end if high is None else high if end is None else min(high, end),
+            return Asked([], None)
+        start, end, prefix = options.span
+        spans = [
+            Span(
+                start if low is None else max(low, start or b""),
+                end if high is None else high if end is None else min(high, end),
+                prefix,
             )
-            out += ranges_of(files, tag, narrowed, before)
-        return out
+            for low, high in self._spans()
+        ]
+        bucket = options.bucket if self._bucket is None else self._bucket
+        return asked_for(files, tag_number(files, options.tag), bucket, spans, before)
 
     def _spans(self) -> list[tuple[bytes | None, bytes | None]]:
         """The keys that the filters leave: from (inclusive), to (exclusive)."""

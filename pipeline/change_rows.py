@@ -15,6 +15,7 @@ import pyarrow as pa
 from octavo.files.kernels.arrow import numbers
 from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.changed_batches import Changed
+from octavo.files.ledger.chosen_rows import Chosen
 from octavo.files.ledger.live_batches import Batch
 from octavo.pipeline.arrow_rows import MOMENTS, column, cut, fitting, moments
 from octavo.pipeline.snapshot_files import SnapshotFiles
@@ -26,13 +27,14 @@ def change_batches(
     files: SnapshotFiles,
     before: SnapshotFiles,
     bound: Bounds,
+    chosen: Chosen | None,
     schema: pa.Schema,
     *,
     checksums: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """The changes of a range of keys from ``before`` to ``files``, as record batches of exactly
-    this schema. Raises Corruption, SnapshotExpired, Misuse (a type that does not fit)."""
-    for changed in files.changes(before, bound):
+    """The changes of chosen keys of a range from ``before`` to ``files``, as record batches of
+    exactly this schema. Raises Corruption, SnapshotExpired, Misuse (a type that does not fit)."""
+    for changed in files.changes(before, bound, chosen):
         for batch in cut(changed.puts, schema.names):
             with files.reading():
                 arrays = [_put(files, name, batch, checksums=checksums) for name in schema.names]

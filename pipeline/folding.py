@@ -16,7 +16,6 @@ import pyarrow as pa
 from octavo.files.door.disk import RealDisk
 from octavo.files.errors import Misuse, storage_errors
 from octavo.files.ledger import index_terms, ledger_key
-from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.few_maps import few_maps
 from octavo.files.ledger.head_key import apart
 from octavo.files.ledger.live_batches import Batch, buckets_of, heads_of, keys_of
@@ -26,7 +25,7 @@ from octavo.manifest import published
 from octavo.pipeline import spark_tasks
 from octavo.pipeline.arrow_rows import record_batches
 from octavo.pipeline.batch_reader import tag_number
-from octavo.pipeline.partitions import partitions, ranges_of
+from octavo.pipeline.partitions import KeyRange, asked_for, partitions
 from octavo.pipeline.python_worker import settle
 from octavo.pipeline.read_options import ReadOptions, local_path
 from octavo.pipeline.snapshot_choice import pinned
@@ -113,14 +112,14 @@ def _remove(path: str) -> None:
         log.warning("%s cannot be removed: %s", path, error)
 
 
-def _planned(path: str, what: What, options: ReadOptions) -> tuple[int, list[list[Bounds]]]:
+def _planned(path: str, what: What, options: ReadOptions) -> tuple[int, list[KeyRange]]:
     """(the number of the type of objects, what each task reads)."""
     files = SnapshotFiles(path)
     number = tag_number(files, options.tag)
-    ranges = ranges_of(files, ledger_key.INDEX if what == "index" else number, options)
+    rows = ledger_key.INDEX if what == "index" else number
+    asked = asked_for(files, rows, options.bucket, [options.span])
     values = what == "objects"
-    found = partitions(files, ranges, values=values, split_bytes=options.split_bytes)
-    return number, [each.parts for each in found]
+    return number, partitions(files, asked, values=values, split_bytes=options.split_bytes)
 
 
 def _published(snapshot: Any) -> tuple[str, bool]:
@@ -146,19 +145,20 @@ def _task(
     decode: Callable[[bytes], Any] | None,
     seq: Callable[..., S],
     zero: S,
-    parts: list[Bounds],
+    part: KeyRange,
 ) -> S:
     """The state of one task."""
     settle()
     files = SnapshotFiles(path)
     state = zero
-    for bound in parts:
+    for bound in part.parts:
+        batches = files.batches(bound, part.chosen)
         if what == "objects":
-            rows: Iterator[tuple[Any, ...]] = _objects(files, bound, decode)
+            rows: Iterator[tuple[Any, ...]] = _objects(files, batches, decode)
         elif what == "heads":
-            rows = _heads(files, bound)
+            rows = _heads(batches)
         else:
-            rows = _entries(files, bound, tag)
+            rows = _entries(files, batches, tag)
         for row in rows:
             state = seq(state, *row)
     return state
@@ -181,17 +181,17 @@ def _keys(batch: Batch) -> list[Any]:
 
 
 def _objects(
-    files: SnapshotFiles, bound: Bounds, decode: Callable[[bytes], Any] | None
+    files: SnapshotFiles, batches: Iterator[Batch], decode: Callable[[bytes], Any] | None
 ) -> Iterator[tuple[bytes, Any, Any]]:
-    for batch in files.batches(bound):
+    for batch in batches:
         names, keys = _named(batch), iter(_keys(batch))
         for part in record_batches(files, iter((batch,)), _VALUES, checksums=True):
             for value in part.column(0).to_pylist():
                 yield next(names), next(keys), value if decode is None else decode(value)
 
 
-def _heads(files: SnapshotFiles, bound: Bounds) -> Iterator[tuple[bytes, Any, Any]]:
-    for batch in files.batches(bound):
+def _heads(batches: Iterator[Batch]) -> Iterator[tuple[bytes, Any, Any]]:
+    for batch in batches:
         heads = heads_of(batch)
         if _is_head_only(batch):  # values stand where others have metadata
             heads = [head._replace(size=len(head.metadata), metadata=b"") for head in heads]
@@ -199,7 +199,7 @@ def _heads(files: SnapshotFiles, bound: Bounds) -> Iterator[tuple[bytes, Any, An
 
 
 def _entries(
-    files: SnapshotFiles, bound: Bounds, tag: int
+    files: SnapshotFiles, batches: Iterator[Batch], tag: int
 ) -> Iterator[tuple[bytes, bytes, index_terms.Term, bytes]]:
     """Index entries that are valid: the newest version of their object has their sqn."""
     with files.reading():
@@ -209,7 +209,7 @@ def _entries(
                 for level in files.found.ledger.levels
             ]
         )
-    for batch in files.batches(bound):
+    for batch in batches:
         with files.reading():
             valid = batch._replace(rows=without_stale(batch.columns, batch.rows, levels))
         for name, row in zip(_named(valid), keys_of(valid), strict=True):

@@ -19,8 +19,8 @@ from octavo.files.kernels.arrays import distinct
 from octavo.files.kernels.byte_strings import array_of
 from octavo.files.ledger import head_key, ledger_key
 from octavo.files.ledger.bounds import Bounds, bounds, of_type
+from octavo.files.ledger.chosen_rows import Asked, Chosen, Span, of_all_buckets
 from octavo.files.ledger.sst import Sst
-from octavo.pipeline.read_options import ReadOptions
 from octavo.pipeline.snapshot_files import SnapshotFiles
 
 SAMPLES = 64
@@ -36,29 +36,43 @@ class KeyRange(InputPartition):
     """Ledger keys of one type of objects, in parts that each are of one bucket or of all."""
 
     parts: list[Bounds]
+    chosen: Chosen | None = None
 
 
-def ranges_of(
-    files: SnapshotFiles, tag: int, options: ReadOptions, before: SnapshotFiles | None = None
-) -> list[Bounds]:
-    """The ledger keys that the options ask for, in order; of ``before``, too, where given."""
-    start, end, prefix = options.key_start, options.key_end, options.prefix
-    if tag == ledger_key.HEAD_ONLY:  # keys stand escaped there, with an end mark
-        start = None if start is None else head_key.whole(start)
-        end = None if end is None else head_key.whole(end)
-        prefix = None if prefix is None else head_key.beginning(prefix)
-    if options.bucket is not None:
-        return [bounds(ledger_key.prefix(tag, options.bucket), start, end, prefix, False)]
+def asked_for(
+    files: SnapshotFiles,
+    tag: int,
+    bucket: bytes | None,
+    spans: Sequence[Span],
+    before: SnapshotFiles | None = None,
+) -> Asked:
+    """The keys of some spans in a bucket, or in all; of ``before``, too, where given."""
+    if tag == ledger_key.HEAD_ONLY:
+        spans = [_escaped(span) for span in spans]
+    if bucket is not None:
+        name = ledger_key.prefix(tag, bucket)
+        return Asked([bounds(name, *span, False) for span in spans], None)
     whole = of_type(tag)
-    if start is None and end is None and prefix is None:
-        return [whole]
-    names = {
-        found
-        for sst in _ledgers(whole, files, before)
-        for found, _, _ in sst.groups()
-        if found[0] == tag
-    }
-    return [bounds(name, start, end, prefix, False) for name in sorted(names)]
+    if Span() in spans:
+        return Asked([whole], None)
+    names: set[bytes] = set()
+    rows = 0
+    for sst in _ledgers(whole, files, before):
+        for name, low, high in sst.groups():
+            if name[0] == tag:
+                names.add(name)
+                rows += high - low
+    return of_all_buckets(tag, spans, names, rows)
+
+
+def _escaped(span: Span) -> Span:
+    """As keys of a head-only store stand in the ledger, with an end mark."""
+    start, end, prefix = span
+    return Span(
+        None if start is None else head_key.whole(start),
+        None if end is None else head_key.whole(end),
+        None if prefix is None else head_key.beginning(prefix),
+    )
 
 
 def _ledgers(bound: Bounds, files: SnapshotFiles, before: SnapshotFiles | None) -> Iterator[Sst]:
@@ -72,33 +86,34 @@ def _ledgers(bound: Bounds, files: SnapshotFiles, before: SnapshotFiles | None) 
 
 def partitions(
     files: SnapshotFiles,
-    ranges: list[Bounds],
+    asked: Asked,
     *,
     values: bool,
     split_bytes: int,
     before: SnapshotFiles | None = None,
 ) -> list[KeyRange]:
-    """The ranges cut into such of about ``split_bytes``, several small ones together. Reads the
-    sizes of the rows, 4 bytes each. ``before``: another snapshot that is read beside."""
-    samples = partial(_samples, files, before, values=values)
+    """What is asked for, cut into ranges of about ``split_bytes``, several small ones together.
+    Reads the sizes of the rows, 4 bytes each, and their keys where some are chosen. ``before``:
+    another snapshot that is read beside."""
+    samples = partial(_samples, files, before, values=values, chosen=asked.chosen)
     split_bytes = split_bytes or split_of(
-        sum(size for bound in ranges for _, size in samples(bound, 1 << 62))
+        sum(size for bound in asked.ranges for _, size in samples(bound, 1 << 62))
     )
     out: list[KeyRange] = []
     taken: list[Bounds] = []
     filled = 0.0
-    for bound in ranges:
+    for bound in asked.ranges:
         if bound.high is not None and bound.low >= bound.high:
             continue
         step = max(split_bytes / SAMPLES, 1)
         for part, size in _cut(bound, sorted(samples(bound, step)), split_bytes):
             if taken and filled + size > 1.25 * split_bytes:
-                out.append(KeyRange(taken))
+                out.append(KeyRange(taken, asked.chosen))
                 taken, filled = [], 0.0
             taken.append(part)
             filled += size
     if taken:
-        out.append(KeyRange(taken))
+        out.append(KeyRange(taken, asked.chosen))
     return out
 
 
@@ -109,9 +124,10 @@ def _samples(
     step: float,
     *,
     values: bool,
+    chosen: Chosen | None,
 ) -> Iterator[tuple[bytes, float]]:
     for sst in _ledgers(bound, files, before):
-        yield from _sample(sst, bound, step, values=values)
+        yield from _sample(sst, bound, step, values=values, chosen=chosen)
 
 
 def split_of(total: float) -> int:
@@ -168,7 +184,9 @@ def _cut(
     yield bound._replace(low=low), filled - cut_at
 
 
-def _sample(sst: Sst, bound: Bounds, step: float, *, values: bool) -> list[tuple[bytes, float]]:
+def _sample(
+    sst: Sst, bound: Bounds, step: float, *, values: bool, chosen: Chosen | None = None
+) -> list[tuple[bytes, float]]:
     """(ledger key, bytes from it to the next one of the sample) of a file's rows in the range."""
     low = sst.lower_bound(bound.low)
     high = sst.rows if bound.high is None else sst.lower_bound(bound.high)
@@ -177,7 +195,11 @@ def _sample(sst: Sst, bound: Bounds, step: float, *, values: bool) -> list[tuple
     weights = np.full(high - low, _ROW_BYTES + len(sst.first_key), dtype=np.float64)
     if values:
         weights += array_of(sst.sizes[low:high])
+    if chosen is not None:
+        weights *= chosen.rows(sst.columns(0, low, high))
     filled = np.cumsum(weights)
+    if not filled[-1]:
+        return []
     count = max(int(filled[-1] / step), 1)
     if count < len(filled):
         at = np.searchsorted(filled, np.arange(count) * (filled[-1] / count), side="right")

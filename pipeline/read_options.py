@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 from octavo.files.argument_checks import refuse_no_directory, unknown_option
 from octavo.files.errors import Misuse
 from octavo.files.kernels.arrow import COLUMNS
+from octavo.files.ledger.chosen_rows import Span
 from octavo.files.wall_clock import ms_of
 
 FEED = "readChangeFeed"
@@ -114,6 +115,11 @@ class ReadOptions:
     """Verify those of each value."""
     pushdown: bool = False
     """Take Spark's filters on key and bucket; needs spark.sql.python.filterPushdown.enabled."""
+
+    @property
+    def span(self) -> Span:
+        """Which keys of each bucket."""
+        return Span(self.key_start, self.key_end, self.prefix)
 
     @property
     def ddl(self) -> str:

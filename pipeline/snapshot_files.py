@@ -22,6 +22,7 @@ from octavo.files.journal.journal_windows import RecordSums
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.changed_batches import Changed, changed_batches
+from octavo.files.ledger.chosen_rows import Chosen
 from octavo.files.ledger.few_maps import most_mapped_bytes, most_maps
 from octavo.files.ledger.live_batches import Batch, FileRows, LedgerRun, Source, live_batches
 from octavo.files.ledger.sst import Sst
@@ -111,10 +112,12 @@ class SnapshotFiles:
             else:
                 yield from ((entry,) for entry in touched)
 
-    def batches(self, bound: Bounds) -> Iterator[Batch]:
+    def batches(self, bound: Bounds, chosen: Chosen | None = None) -> Iterator[Batch]:
         """The live rows of a range as columns, some 100,000 at a time. Raises Corruption,
         SnapshotExpired."""
-        found = live_batches(self.sources(bound), self.found.taken_at, reverse=bound.reverse)
+        found = live_batches(
+            self.sources(bound, chosen), self.found.taken_at, reverse=bound.reverse
+        )
         return self._each(found)
 
     def _each(self, found: Iterator[T]) -> Iterator[T]:
@@ -125,16 +128,18 @@ class SnapshotFiles:
                 return
             yield one
 
-    def changes(self, before: SnapshotFiles, bound: Bounds) -> Iterator[Changed]:
+    def changes(
+        self, before: SnapshotFiles, bound: Bounds, chosen: Chosen | None = None
+    ) -> Iterator[Changed]:
         """What changed in a range since an earlier snapshot of the store. Raises Corruption,
         SnapshotExpired."""
         found = changed_batches(
-            before.sources(bound), self.sources(bound), before.found.sqn, before.found.taken_at,
-            self.found.taken_at,
+            before.sources(bound, chosen), self.sources(bound, chosen),
+            before.found.sqn, before.found.taken_at, self.found.taken_at,
         )  # fmt: skip
         return self._each(before._each(found))
 
-    def sources(self, bound: Bounds) -> list[Source]:
+    def sources(self, bound: Bounds, chosen: Chosen | None = None) -> list[Source]:
         """The ledger's rows of a range. Nothing is opened yet."""
         sources: list[Source] = []
         kept = most_maps()
@@ -143,7 +148,7 @@ class SnapshotFiles:
                 (partial(self.open_ledger, entry), entry.sqn_base) for entry in entries
             ]
             if runs:
-                sources.append(FileRows(runs, bound, kept=len(sources) < kept))
+                sources.append(FileRows(runs, bound, chosen, kept=len(sources) < kept))
         return sources
 
     # ------------------------------------------------------------ the journal

@@ -57,9 +57,13 @@ def in_one_pass(view: View, doubtful: int) -> bool:
     """Whether so many buckets are sooner looked at in one pass over all rows than one by one."""
     if doubtful <= _FEW:
         return False
+    return most_rows(view) < doubtful * _ROWS_A_LOOK
+
+
+def most_rows(view: View) -> int:
+    """How many rows there are, of all types, versions and buckets."""
     in_memory = sum([len(table.rows) for table in (view.recent, *view.frozen)])
-    in_files = sum([each.rows for each in view.ledger.entries])
-    return in_memory + in_files < doubtful * _ROWS_A_LOOK
+    return in_memory + sum([each.rows for each in view.ledger.entries])
 
 
 def of_batch(batch: Batch) -> Collection[bytes]:

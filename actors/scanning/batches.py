@@ -21,12 +21,12 @@ from octavo.files.kernels.byte_strings import Ints, column_of, lengths_of
 from octavo.files.kernels.columns import ByteColumn, Strings
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.bounds import Bounds
+from octavo.files.ledger.chosen_rows import Chosen
 from octavo.files.ledger.hashing import hash_column
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.live_batches import (
     WINDOW_ROWS,
     Batch,
-    Chosen,
     FileRows,
     Source,
     heads_of,

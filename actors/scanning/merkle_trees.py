@@ -11,7 +11,8 @@ from octavo.files.errors import Misuse
 from octavo.files.kernels.arrays import U64, np
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.bounds import Bounds
-from octavo.files.ledger.live_batches import Batch, Segments, parts_of, strings_of
+from octavo.files.ledger.chosen_rows import Segments
+from octavo.files.ledger.live_batches import Batch, parts_of, strings_of
 from octavo.files.ledger.merkle import HASH_BITS, By, MerkleTree, bits_of, digests, row_words
 
 _ROWS, _BYTES = 1 << 16, 16 << 20

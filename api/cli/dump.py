@@ -309,33 +309,43 @@ class _Parquet(_Writer):
     def write(self, source: SnapshotBucket, bounds: _Bounds) -> Iterator[int]:
         low, high, begins = bounds
         scan = partial(source.to_arrow, start=low, end=high, prefix=begins)
-        return self._write(scan, source if self._has_index(source) else None)
+        return self._write(scan, self._indexed([source]))
 
     def write_all(self, snap: Snapshot, tag: str, bounds: _Bounds) -> Iterator[int]:
+        low, high, begins = bounds
+        scan = partial(snap.to_arrow, start=low, end=high, prefix=begins, tag=tag)
         buckets = (snap.bucket(name, tag=tag) for name in snap.buckets(tag=tag))
-        if bounds == (None, None, None) and not any(map(self._has_index, buckets)):
-            return self._write(partial(snap.to_arrow, tag=tag), None)  # no scan for each bucket
-        return super().write_all(snap, tag, bounds)
+        return self._write(scan, self._indexed(buckets))
 
-    def _has_index(self, source: SnapshotBucket) -> bool:
-        return "index" in self.names and source.has_index()
+    def _indexed(self, sources: Iterable[SnapshotBucket]) -> dict[bytes, SnapshotBucket]:
+        """Those that may have index entries which are wanted, by name."""
+        if "index" not in self.names:
+            return {}
+        return {each.name: each for each in sources if each.has_index()}
 
     def _write(
-        self, scan: Callable[[list[str]], pa.RecordBatchReader], indexed: SnapshotBucket | None
+        self,
+        scan: Callable[[list[str]], pa.RecordBatchReader],
+        indexed: dict[bytes, SnapshotBucket],
     ) -> Iterator[int]:
-        """What a scan gives of some columns; ``indexed`` tells its index entries, if it has any."""
+        """What a scan gives of some columns; ``indexed`` tell index entries."""
         if "value" in self.names:
             for batch in scan(["bucket", "key", "size"]):
                 for row in np.flatnonzero(batch.column("size").to_numpy() > _MOST_BYTES)[:1]:
                     name, key, size = (column[int(row)].as_py() for column in batch.columns)
                     _refuse_large(name, key, size)
-        # The keys tell the index entries.
-        told = indexed is not None and "key" not in self._stored
-        columns = [*self._stored, *(["key"] if told else [])]
+        columns = list(self._stored)
+        if indexed:  # bucket and key tell the entries
+            columns += [name for name in ("bucket", "key") if name not in columns]
         for batch in scan(columns or ["key"]):
             cells: list[str | None] = [None] * batch.num_rows
-            if indexed is not None:
-                cells = [_entries(indexed, key) for key in batch.column("key").to_pylist()]
+            if indexed:
+                rows = zip(
+                    map(indexed.get, batch.column("bucket").to_pylist()),
+                    batch.column("key").to_pylist(),
+                    strict=True,
+                )
+                cells = [None if source is None else _entries(source, key) for source, key in rows]
             arrays = [
                 self._pa.array(cells, self._pa.string()) if name == "index" else batch.column(name)
                 for name in self.names

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 from octavo.files.kernels.arrays import I64, U64, Bools, np, npt
-from octavo.files.kernels.columns import ByteColumn, Bytes
+from octavo.files.kernels.columns import ByteColumn, Bytes, Strings
 
 Ints: TypeAlias = I64
 Mask: TypeAlias = Bools
@@ -310,6 +310,22 @@ def first_words(blob: Bytes, starts: Ints, lengths: Ints, skip: int) -> Words:
     )
     words &= _fronts()[np.minimum(np.maximum(lengths - skip, 0), 8)]
     return words
+
+
+def at_or_above(strings: Strings, bound: bytes) -> Mask:
+    """Which of the strings are at or above ``bound``, in byte order. Looks at eight bytes of each,
+    and at the next eight of those that begin as ``bound`` does."""
+    found = np.zeros(len(strings.lengths), np.bool_)
+    left = np.arange(len(found), dtype=np.int64)
+    for skip in range(0, len(bound), 8):
+        if not len(left):
+            break
+        words = first_words(strings.blob, strings.starts[left], strings.lengths[left], skip)
+        word = np.uint64(int.from_bytes(bound[skip : skip + 8].ljust(8, b"\0"), "big"))
+        found[left[words > word]] = True
+        left = left[words == word]
+    found[left] = strings.lengths[left] >= len(bound)
+    return found
 
 
 @cache

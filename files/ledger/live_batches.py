@@ -6,18 +6,19 @@ stays in arrays, and no Python object is made for a row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, pairwise, repeat
 from typing import NamedTuple, Protocol
 
 from octavo.files.errors import Corruption
-from octavo.files.kernels.arrays import np, npt
+from octavo.files.kernels.arrays import np
 from octavo.files.kernels.byte_strings import Ints, Mask, as_list, cuts, gather
 from octavo.files.kernels.columns import ByteColumn, Strings
 from octavo.files.kernels.freed_memory import keep_freed
 from octavo.files.ledger.bounds import Bounds
+from octavo.files.ledger.chosen_rows import Chosen
 from octavo.files.ledger.head import Head
-from octavo.files.ledger.ledger_key import end_of_prefix, split
+from octavo.files.ledger.ledger_key import split
 from octavo.files.ledger.merge import copied, cut, newest, stacked
 from octavo.files.ledger.row_ranges import within
 from octavo.files.ledger.rows import EXPIRES, TOMBSTONE, Columns
@@ -61,60 +62,6 @@ class Batch(NamedTuple):
 
     columns: Columns
     rows: Ints
-
-
-class Chosen(Protocol):
-    """Which rows of a range are wanted: for each key all of its versions, or none."""
-
-    def rows(self, columns: Columns) -> Mask:
-        """Which of the rows are."""
-        ...
-
-    def keys(self, ledger_keys: list[bytes], hashes: npt.NDArray[np.uint32]) -> Mask:
-        """Which of the keys are, whose hashes these are."""
-        ...
-
-
-class Segments(NamedTuple):
-    """Some of the equal parts that the hashes of ledger keys are divided into."""
-
-    shift: int
-    """A key's segment is its hash shifted right by this."""
-    chosen: Mask
-
-    def rows(self, columns: Columns) -> Mask:
-        """As of Chosen."""
-        return self.of(columns.hashes)
-
-    def keys(self, ledger_keys: list[bytes], hashes: npt.NDArray[np.uint32]) -> Mask:
-        """As of Chosen."""
-        return self.of(hashes)
-
-    def of(self, hashes: npt.NDArray[np.uint32]) -> Mask:
-        """Which of these hashes are."""
-        found: Mask = self.chosen[(hashes >> np.uint32(self.shift)).astype(np.int64)]
-        return found
-
-
-class Prefixes(NamedTuple):
-    """Some pairs of tag and bucket."""
-
-    chosen: Collection[bytes]
-
-    def rows(self, columns: Columns) -> Mask:
-        """As of Chosen."""
-        mask = self._of(columns.prefixes)
-        if columns.groups is None:
-            return np.repeat(mask, len(columns))
-        found: Mask = mask[columns.groups]
-        return found
-
-    def keys(self, ledger_keys: list[bytes], hashes: npt.NDArray[np.uint32]) -> Mask:
-        """As of Chosen."""
-        return self._of([key[: end_of_prefix(key)] for key in ledger_keys])
-
-    def _of(self, prefixes: list[bytes]) -> Mask:
-        return np.fromiter(map(self.chosen.__contains__, prefixes), np.bool_, len(prefixes))
 
 
 class FileRows:

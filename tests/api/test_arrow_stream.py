@@ -22,7 +22,7 @@ from whole_store import NEVER_MS, SEED, flush, opened
 import octavo
 from octavo.actors.scanning import batch_values
 from octavo.files.kernels.arrow import pyarrow
-from octavo.files.ledger import live_batches
+from octavo.files.ledger import chosen_rows, live_batches
 
 COLUMNS = ["bucket", "key", "sqn", "size", "metadata", "written_at", "expires_at", "value"]
 
@@ -84,6 +84,23 @@ def test_a_stream_of_a_range_holds_the_range(store: octavo.Store) -> None:
         ):  # fmt: skip
             found = bucket.to_arrow(None, *bounds, **more).read_all().to_pylist()
             assert found == by_iteration(snap, b"b", *bounds, **more)
+
+
+@pytest.mark.parametrize("few", [0, 1000], ids=["searched", "filtered"])
+def test_a_stream_of_a_range_of_all_buckets_holds_it_of_each(
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr(chosen_rows, "_ROWS_A_BUCKET", few)
+    with store.snapshot() as snap:
+        for bounds, more in (
+            ((b"k05", b"k10"), {}), ((b"k05",), {}), ((None, b"k1"), {}), ((b"k1", b"k05"), {}),
+            ((), {"prefix": b"k01"}), ((b"k011",), {"prefix": b"k01"}), ((b"z",), {}),
+            ((b"k011", b"k015"), {"prefix": b"k01"}), ((b"",), {"prefix": b"\xff"}),
+        ):  # fmt: skip
+            found = snap.to_arrow(None, *bounds, **more).read_all().to_pylist()
+            assert found == [
+                row for name in snap.buckets() for row in by_iteration(snap, name, *bounds, **more)
+            ]
 
 
 def test_any_columns_in_any_order(store: octavo.Store) -> None:
@@ -331,7 +348,7 @@ def test_damage_in_the_journal_is_named_and_never_given(
         ({"columns": ["price"]}, "price"), ({"columns": "key"}, "columns"),
         ({"columns": []}, "columns"), ({"columns": ["key", "key"]}, "once"),
         ({"columns": [7]}, "7"), ({"batch_rows": 0}, "batch_rows"),
-        ({"batch_rows": True}, "batch_rows"), ({"start": b"a"}, "one bucket"),
+        ({"batch_rows": True}, "batch_rows"), ({"start": 1.5}, "start"),
         ({"tag": "person"}, "person"),
     ],
 )  # fmt: skip

@@ -15,6 +15,7 @@ from ledger_rows import column
 from octavo.files.kernels import byte_strings
 from octavo.files.kernels.byte_strings import (
     as_list,
+    at_or_above,
     common_prefix_length,
     copy,
     cuts,
@@ -148,6 +149,16 @@ def test_first_words_are_eight_bytes_padded_with_zeros(
     found = first_words(of.blob, of.offsets[:-1], lengths_of(of.offsets), skip)
     wanted = [s[skip : skip + 8].ljust(8, b"\0") for s in given_strings]
     assert [word.to_bytes(8, "big") for word in found.tolist()] == wanted
+
+
+@exact
+@given(
+    st.lists(st.text("\0\1a\xff", max_size=20).map(lambda s: s.encode("latin-1")), min_size=1),
+    st.text("\0\1a\xff", max_size=20).map(lambda s: s.encode("latin-1")),
+)
+def test_at_or_above_compares_as_python_does(given_strings: list[bytes], bound: bytes) -> None:
+    found = at_or_above(column(given_strings).strings(), bound)
+    assert found.tolist() == [each >= bound for each in given_strings]
 
 
 @pytest.mark.parametrize("length", range(7, 20))

@@ -15,14 +15,13 @@ from octavo.files.kernels.arrays import np
 from octavo.files.kernels.byte_strings import Ints, as_list
 from octavo.files.kernels.columns import Strings
 from octavo.files.ledger.bounds import Bounds
+from octavo.files.ledger.chosen_rows import Chosen, Prefixes
 from octavo.files.ledger.ledger_key import end_of_prefix
 from octavo.files.ledger.live_batches import (
     WINDOW_BYTES,
     WINDOW_ROWS,
-    Chosen,
     FileRows,
     LedgerRun,
-    Prefixes,
     as_slice,
     end_to_end,
     keys_of,

@@ -137,12 +137,13 @@ def test_a_fold_of_index_entries(many: Path, tmp_path: Path) -> None:
     path = copied(many, tmp_path / "s")
     code = f"""
 from octavo.files.ledger import ledger_key
+from octavo.files.ledger.chosen_rows import Span
 from octavo.pipeline import folding, partitions
 from octavo.pipeline.snapshot_files import SnapshotFiles
 files = SnapshotFiles(pinning.pin(RealDisk(), {str(path)!r}, 60_000, wall_clock_ms()).path)
-options = read_options.ReadOptions({str(path)!r})
-(bound,) = partitions.ranges_of(files, ledger_key.INDEX, options)
-print([row[2:] for row in folding._entries(files, bound, ledger_key.STANDARD)])
+asked = partitions.asked_for(files, ledger_key.INDEX, None, [Span()])
+batches = files.batches(*asked.ranges)
+print([row[2:] for row in folding._entries(files, batches, ledger_key.STANDARD)])
 """
     assert runs(code) == str([(n, b"k%d" % n) for n in range(FILES)])
 

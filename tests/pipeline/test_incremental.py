@@ -71,7 +71,7 @@ def test_changes_lead_from_one_state_to_the_other(store: octavo.Store, number: i
     second, after = store.snapshot().publish(), held(store.snapshot())
     batches = change_batches(
         SnapshotFiles(second.path), SnapshotFiles(first.path), OBJECTS,
-        SCHEMA, checksums=True,
+        None, SCHEMA, checksums=True,
     )  # fmt: skip
     rows = pa.Table.from_batches(batches, SCHEMA).to_pylist()
     assert rows or before == after
@@ -89,7 +89,7 @@ def test_what_expired_between_is_a_delete(tmp_path: Path) -> None:
         files = [
             SnapshotFiles(each.path, clock_ms=lambda: int(clock.now)) for each in (second, first)
         ]
-        (batch,) = change_batches(*files, OBJECTS, SCHEMA, checksums=True)
+        (batch,) = change_batches(*files, OBJECTS, None, SCHEMA, checksums=True)
         (row,) = batch.to_pylist()
         assert (row["_change_type"], row["key"], row["_commit_sqn"]) == ("delete", b"short", 2)
 
@@ -105,7 +105,12 @@ def test_changes_in_a_bucket_of_a_long_name_come_in_batches_of_some_megabytes(
     second, after = store.snapshot().publish(), held(store.snapshot())
     batches = list(
         change_batches(
-            SnapshotFiles(second.path), SnapshotFiles(first.path), OBJECTS, SCHEMA, checksums=True
+            SnapshotFiles(second.path),
+            SnapshotFiles(first.path),
+            OBJECTS,
+            None,
+            SCHEMA,
+            checksums=True,
         )
     )
     assert max(batch.nbytes for batch in batches) < 5 << 20

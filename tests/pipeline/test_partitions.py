@@ -12,12 +12,12 @@ from ledger_rows import Row, columns, key, names
 from whole_store import SEED, flush, opened
 
 from octavo.files.door.disk import RealDisk
-from octavo.files.ledger import ledger_key, merge
+from octavo.files.ledger import chosen_rows, ledger_key, merge
 from octavo.files.ledger.bounds import Bounds
+from octavo.files.ledger.chosen_rows import Span
 from octavo.files.ledger.sst import Sst
 from octavo.pipeline import snapshot_files
-from octavo.pipeline.partitions import _sample, even_parts, ranges_of, split_of
-from octavo.pipeline.read_options import ReadOptions
+from octavo.pipeline.partitions import _sample, asked_for, even_parts, split_of
 from octavo.pipeline.snapshot_files import SnapshotFiles
 
 MB = 1 << 20
@@ -81,7 +81,9 @@ def test_the_sample_of_a_large_value_is_no_larger_than_the_rows(tmp_path: Path) 
     assert most < 1 << 20
 
 
-def test_a_ledger_file_is_mapped_once_for_the_ranges_of_many_buckets(tmp_path: Path) -> None:
+def test_a_ledger_file_is_mapped_once_for_the_ranges_of_many_buckets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     maps: list[str] = []
 
     class Counting(RealDisk):
@@ -96,10 +98,11 @@ def test_a_ledger_file_is_mapped_once_for_the_ranges_of_many_buckets(tmp_path: P
         with store.snapshot() as snap:
             path = snap.publish().path
         files = SnapshotFiles(path, Counting())
-        ranges = ranges_of(files, ledger_key.STANDARD, ReadOptions(path, prefix=b"a1"))
+        monkeypatch.setattr(chosen_rows, "_ROWS_A_BUCKET", 0)
+        ranges, chosen = asked_for(files, ledger_key.STANDARD, None, [Span(prefix=b"a1")])
         batches = [batch for each in ranges for batch in files.batches(each)]
         assert sum(len(batch.rows) for batch in batches) == 50
-    assert len(ranges) == 50
+    assert (len(ranges), chosen) == (50, None)
     assert len(maps) == len(set(maps)) > 0
 
 
@@ -113,6 +116,6 @@ def test_a_ledger_file_is_read_where_none_may_stay_mapped(
             path = snap.publish().path
         monkeypatch.setattr(snapshot_files, "most_maps", lambda: 0)
         files = SnapshotFiles(path)
-        ranges = ranges_of(files, ledger_key.STANDARD, ReadOptions(path))
+        ranges, _ = asked_for(files, ledger_key.STANDARD, None, [Span()])
         batches = [batch for each in ranges for batch in files.batches(each)]
     assert sum(len(batch.rows) for batch in batches) == 50

@@ -22,12 +22,20 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import BinaryType, StructField, StructType
 from whole_store import flush, opened
 
+from octavo.files.ledger import chosen_rows
 from octavo.pipeline.batch_reader import PushingReader
 from octavo.pipeline.read_options import ReadOptions
 
 SCHEMA = StructType([StructField("bucket", BinaryType()), StructField("key", BinaryType())])
 KEY, BUCKET = ("key",), ("bucket",)
 KEYS = [b"%02d" % number for number in range(60)]
+
+
+@pytest.fixture(params=["searched", "filtered"], autouse=True)
+def plan(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each bucket is searched, or all rows are looked at."""
+    few = 0 if request.param == "searched" else 1000
+    monkeypatch.setattr(chosen_rows, "_ROWS_A_BUCKET", few)
 
 
 @pytest.fixture(scope="module")
