@@ -22,6 +22,7 @@ Its index is made by ``close``, so no worker shares the machine while it is load
 from __future__ import annotations
 
 import os
+import threading
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
@@ -90,6 +91,7 @@ class FloorStore(Adapter):
         self._fd = os.open(self._path / "log", os.O_RDWR | os.O_CREAT, 0o644)
         self._end = self._room = os.fstat(self._fd).st_size
         self.log: Any = mmap(self._fd, 0, prot=PROT_READ) if self._end else b""
+        self._growing = threading.Lock()
         self._recent: dict[bytes, int] = {}
         self._fresh: list[bytes] = []
         """Sorted: those without a row among the first ``_looked`` recent keys."""
@@ -170,16 +172,23 @@ class FloorStore(Adapter):
         """The log is mapped ahead of what is written, so that reads of it and small writes need no
         system call; room that is set aside makes writes cheaper, and syncs dearer."""
         if self._end > self._room:
-            self._room = (self._end // _LOG_STEP + 1) * _LOG_STEP
-            if self._durable:
-                os.ftruncate(self._fd, self._room)
-            else:
-                os.posix_fallocate(self._fd, 0, self._room)
-            self.log = mmap(self._fd, self._room)
+            with self._growing:
+                self._grow()
         if len(data) < _COPIED_BELOW and not self._durable:
             self.log[at : at + len(data)] = data
         elif os.pwrite(self._fd, data, at) != len(data):
             raise OSError("a short write")
+
+    def _grow(self) -> None:
+        """Room is told of last: whoever sees it may copy into the map."""
+        if self._end > self._room:
+            room = (self._end // _LOG_STEP + 1) * _LOG_STEP
+            if self._durable:
+                os.ftruncate(self._fd, room)
+            else:
+                os.posix_fallocate(self._fd, 0, room)
+            self.log = mmap(self._fd, room)
+            self._room = room
 
     def _replace(self, key: bytes, value: bytes) -> None:
         self._spare += len(self._cache[key]) - len(value)
