@@ -30,7 +30,7 @@ from octavo.files.door import file_system
 from octavo.files.door.belonging import hand_over, hand_over_directory
 from octavo.files.door.file_lock import FileLock, hold_file, is_held, lock_file, lock_to_read
 from octavo.files.door.file_system import PROBE_PREFIX
-from octavo.files.door.maps import copied_map, map_whole
+from octavo.files.door.maps import copied_map, length_at, length_of, map_whole
 from octavo.files.door.names import directory_of, refuse_links, unlink_file
 from octavo.files.door.open_file import (
     OPEN_FLAGS,
@@ -360,11 +360,11 @@ class RealDisk(Disk):
     def pread(self, path: str, length: int, offset: int) -> bytes:
         with self._opened(path) as fd:
             # A length read from a damaged file must not decide how much memory is taken.
-            room = max(os.fstat(fd).st_size - offset, 0)
+            room = max(length_of(fd) - offset, 0)
             return pread_all(fd, min(length, room), offset)
 
     def size(self, path: str) -> int:
-        return os.lstat(path).st_size
+        return length_at(path)
 
     def room_taken(self, path: str) -> int:
         found = os.lstat(path)

@@ -8,7 +8,7 @@ import os
 import resource
 import sys
 
-from octavo.files.door.open_file import MOST_BYTES
+from octavo.files.door.open_file import MOST_BYTES, open_regular
 
 HOLDS_DESCRIPTOR = sys.version_info < (3, 13)
 """Whether each map keeps a descriptor of its file, of which a process often has but 1,024."""
@@ -17,11 +17,39 @@ _MAPS = 65_530
 _MOSTLY = {resource.RLIMIT_NOFILE: 1024}
 """What a limit mostly is."""
 _PIECE = 1 << 20
+_LONG_BYTES = 1 << 32
+
+
+def length_of(fd: int) -> int:
+    """A file's length in bytes; of one above 4 GiB up to the last that was written. Files of a
+    store are hardly ever so long: one that a hole lengthened would be read for hours."""
+    length = os.fstat(fd).st_size
+    if length <= _LONG_BYTES:
+        return length
+    end = 0
+    try:
+        while end < length:
+            end = os.lseek(fd, os.lseek(fd, end, os.SEEK_DATA), os.SEEK_HOLE)
+    except OSError as error:
+        return end if error.errno == errno.ENXIO else length  # nothing follows; or nobody knows
+    return end
+
+
+def length_at(path: str) -> int:
+    """The same of the file of this name; of a link its own length."""
+    length = os.lstat(path).st_size
+    if length <= _LONG_BYTES:
+        return length
+    fd = open_regular(path, os.O_RDONLY)
+    try:
+        return length_of(fd)
+    finally:
+        os.close(fd)
 
 
 def map_whole(fd: int) -> mmap.mmap | bytes:
     """A file as it is now, to be read; b"" if it is empty. ``fd`` may be closed then."""
-    length = os.fstat(fd).st_size
+    length = length_of(fd)
     if not length:
         return b""
     if sys.version_info >= (3, 13):
@@ -33,7 +61,7 @@ def copied_map(fd: int, start: int) -> mmap.mmap | bytes:
     """As Disk.map_growing. Of what is written while it is read a later byte may be seen without an
     earlier one. So all up to the last that was not zero, before which that was written, is read
     once more."""
-    length = os.fstat(fd).st_size
+    length = length_of(fd)
     if not length:
         return b""
     copy = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

@@ -1,7 +1,8 @@
-"""How many maps, and descriptors, a process may have."""
+"""How far a file is mapped, and how many maps and descriptors a process may have."""
 
 from __future__ import annotations
 
+import os
 import resource
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from octavo.files.door.disk import RealDisk
 from octavo.files.lifecycle import State
 
 FILES = 20
+TB = 1 << 40
 
 
 def test_a_map_holds_a_descriptor_only_before_3_13(tmp_path: Path) -> None:
@@ -45,6 +47,25 @@ def test_a_copy_has_all_that_was_written_before_its_last_byte(
 
     monkeypatch.setattr(maps, "_pread_into", waiting)
     assert RealDisk().map_growing(str(path), 0)[:] == path.read_bytes()
+
+
+def test_a_hole_that_makes_a_file_longer_than_a_stores_is_not_read(tmp_path: Path) -> None:
+    disk, path = RealDisk(), tmp_path / "lengthened"
+    path.write_bytes(b"all there is")
+    os.truncate(path, TB)
+    for found in (disk.map(str(path)), disk.map_growing(str(path)), disk.pread(str(path), TB, 0)):
+        assert found[:].rstrip(b"\0") == b"all there is"
+        assert len(found) == disk.size(str(path)) <= 1 << 16
+
+
+def test_a_long_file_is_read_up_to_the_last_that_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "long"
+    with path.open("wb") as file:
+        for place in (0, 3 << 30, 5 << 30):
+            file.seek(place)
+            file.write(b"data")
+    assert RealDisk().size(str(path)) == (5 << 30) + 4
+    assert RealDisk().map(str(path))[-4:] == b"data"
 
 
 @pytest.mark.parametrize(
