@@ -64,6 +64,7 @@ class Inker(TurnActor):
         roll_count: int,
         compresses: bool,
         on_roll: Callable[[JournalView], None],
+        on_sealed: Callable[[JournalEntry], None],
     ) -> None:
         super().__init__()
         self.disk, self.directory = disk, directory
@@ -74,7 +75,7 @@ class Inker(TurnActor):
         self.clock_ms = clock_ms
         self.roll_size = roll_size_bytes
         self.roll_count = roll_count
-        self.on_roll = on_roll
+        self.on_roll, self.on_sealed = on_roll, on_sealed
         self.compress_from = COMPRESS_FROM_BYTES if compresses else cdb.MAX_FILE_BYTES
         self.active: JournalFile | None = None
         self.stop_sqn = 0  # the sqn at which the active file rolls or the ceiling is raised
@@ -354,6 +355,7 @@ class Inker(TurnActor):
             self.poison(error)
             raise
         self.unsealed.remove(file)
+        self.on_sealed(entry)
         self.seal_next()
 
     @unbroken

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from octavo.actors.compacting import journal_install, scheduled, trimming
+from octavo.actors.compacting import joining, journal_install, scheduled, trimming
 from octavo.actors.compacting.delete_pending import DeletePending
 from octavo.actors.compacting.giving_up import named_or_gone, remove
 from octavo.actors.compacting.waste import Waste
@@ -38,7 +38,7 @@ from octavo.manifest.adoption import RANK_BITS
 from octavo.manifest.consumers import Consumers
 from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry
 from octavo.manifest.run_choice import Worth
-from octavo.manifest.small_files import SMALL
+from octavo.manifest.small_files import FEW_SMALL, SMALL
 
 if TYPE_CHECKING:
     from octavo.actors.bookie import Bookie
@@ -122,6 +122,8 @@ class InkerClerk(TurnActor):
         self._busy = new_lock()
         self._looked = monotonic()
         self.looks = 0  # surveys on schedule
+        self.small_came = FEW_SMALL - 1  # since small files were looked for; the first looks
+        self.joins_once_saved = False
         waste.sweep()
 
     @contextmanager
@@ -154,6 +156,9 @@ class InkerClerk(TurnActor):
         if self.trims:
             self.actor_ref.send(trimming.trim_unasked)
             return
+        if self.joins_once_saved:
+            self.joins_once_saved = False
+            self.actor_ref.send(joining.join_unasked)
         every = self.options.compact_every_seconds
         if every is not None and self.monotonic() - self._looked >= every:
             self._looked = self.monotonic()
@@ -194,11 +199,11 @@ class InkerClerk(TurnActor):
     def whole(self) -> tuple[JournalEntry, ...]:
         """Sealed files that the ledger has all of, undamaged, oldest first."""
         persisted = self.bookie.actor.view.ledger.persisted_sqn
-        return tuple(
-            entry
-            for entry in self.sealed()
-            if entry.last_sqn <= persisted and entry.name not in self.damaged
-        )
+        return tuple(entry for entry in self.undamaged() if entry.last_sqn <= persisted)
+
+    def undamaged(self) -> tuple[JournalEntry, ...]:
+        """Sealed files, oldest first, but for those that were found damaged."""
+        return tuple(entry for entry in self.sealed() if entry.name not in self.damaged)
 
     def clean_below(self) -> dict[str, int]:
         """Of each sealed file: as of this sqn no older one holds a superseded put. O(files)."""

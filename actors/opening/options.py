@@ -61,8 +61,9 @@ class Options:
     ``compact_every_seconds``: How often to look for journal files that are worth compacting,
         while there are writes; None: only ``compact()`` does. A look is a job of a few
         milliseconds a file in a worker process of low priority, so often enough that garbage
-        does not pile up costs nothing to speak of. Many small neighbours, as commits leave them,
-        are put together then and after a commit, with all that a change feed can still tell.
+        does not pile up costs nothing to speak of. Many small neighbours, as commits,
+        publishings, backups and kills leave them, are put together as they come, with all that a
+        change feed can still tell.
     ``compact_single_percent``: A journal file of which less than this share is still needed is
         worth rewriting.
     ``compact_run_percent``: ... and so is a run of ``compact_run_length`` files with this mean

@@ -20,6 +20,7 @@ from itertools import takewhile
 
 from octavo.actors.bookie import Bookie
 from octavo.actors.closed_meanwhile import or_closed
+from octavo.actors.compacting import joining
 from octavo.actors.compacting.compaction import seal_waiting
 from octavo.actors.compacting.waste import Waste
 from octavo.actors.inker import Inker
@@ -245,6 +246,7 @@ class _Opening:
             roll_count=self.options.roll_count,
             compresses=self.options.compression == "lz4",
             on_roll=self._rolled,
+            on_sealed=self._sealed,
         )
         self.refs.append(ref)
         inker: Inker = ref.actor
@@ -326,6 +328,10 @@ class _Opening:
     def _rolled(self, view: JournalView) -> None:
         if self.bookie is not None:
             self.bookie.actor.journal_rolled(view)
+
+    def _sealed(self, entry: JournalEntry) -> None:
+        if self.bookie is not None and (clerk := self.bookie.actor.inker_clerk) is not None:
+            clerk.send(joining.one_came, entry)
 
     # ------------------------------------------------------------ the Penciller and the Bookie
 

@@ -89,6 +89,39 @@ def test_files_that_commits_brought_are_put_together(tmp_path: Path, rng: random
             assert len(store._inker.manifest.entries) < FEW_SMALL
 
 
+def test_files_that_publishing_left_are_put_together(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", push_rows=1 << 16) as store:
+        for number in range(MANY):
+            store.put(b"k%02d" % (number % 40), b"%d" % number)
+            store.snapshot().publish(count=False).release()
+        settle(store)
+        assert rested(store) < 2 * FEW_SMALL
+        assert [sqn for sqn, _, _ in history(store)] == list(range(1, MANY + 1))
+        assert store.verify().ok
+
+
+def test_files_that_kills_left_are_put_together(tmp_path: Path) -> None:
+    path, most = tmp_path / "0", 0
+    for number in range(MANY):
+        with opened(path) as store:
+            store.put(b"k%02d" % (number % 40), b"%d" % number)
+            settle(store)
+            most = max(most, rested(store))
+            path = killed(store, tmp_path / str(number + 1))
+    assert FEW_SMALL < most < 2 * FEW_SMALL
+    with opened(path) as store:
+        assert [value for _, _, value in history(store)] == [b"%d" % n for n in range(MANY)]
+
+
+def test_without_a_schedule_small_files_stay(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", compact_every_seconds=None) as store:
+        for number in range(MANY):
+            store.put("k", b"%d" % number)
+            store.snapshot().publish(count=False).release()
+        settle(store)
+        assert rested(store) == MANY
+
+
 def test_who_asks_for_a_compaction_waits_for_files_that_are_put_together_unasked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from descriptors import descriptors
@@ -23,11 +23,12 @@ OPEN_FILES = 64
 
 def test_a_store_of_a_thousand_files_needs_few_threads_and_descriptors(tmp_path: Path) -> None:
     threads = threading.active_count()
-    with octavo.open(tmp_path / "s", worker=False, max_open_files=OPEN_FILES) as store:
+    options: dict[str, Any] = {"max_open_files": OPEN_FILES, "compact_every_seconds": None}
+    with octavo.open(tmp_path / "s", worker=False, **options) as store:
         for i in range(FILES):
             store.put(b"k%d" % i, b"v%d" % i)
             rolled(store)
-    with octavo.open(tmp_path / "s", max_open_files=OPEN_FILES) as store:
+    with octavo.open(tmp_path / "s", **options) as store:
         assert store.stats()["journal"]["files"] >= FILES
         assert store.get_many(b"k%d" % i for i in range(FILES)) == [
             b"v%d" % i for i in range(FILES)
