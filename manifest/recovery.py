@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from mmap import mmap
@@ -228,15 +228,7 @@ def _records(
         starts.extend(known[:-1])
         ends[newest] = start
     changes: list[cdb.Scanned | Run] = []
-    groups: list[list[int]] = []  # relative numbers of each batch, as far as it is there
-    sizes: list[int] = []
-
-    def note_batch(relative: int, position: int, of: int) -> None:
-        if position == 0 or not groups or groups[-1][0] != relative - position:
-            groups.append([relative - position])
-            sizes.append(of)
-        groups[-1].append(relative)
-
+    batches = _Batches([])
     length = len(buffer)
     for each in cdb.scan_runs(buffer, start, length, seed, damages):
         relative = each.relative_sqn
@@ -248,7 +240,7 @@ def _records(
             if each.batches:
                 ends.update(zip(range(relative, newest), each.starts[1:], strict=True))
                 for number, batch in each.batches.items():
-                    note_batch(number, *batch)
+                    batches.note(number, *batch)
             if base + newest > above:
                 changes.append(each.behind(above - base))
             continue
@@ -264,14 +256,13 @@ def _records(
             if base + relative > above:
                 changes.append(row)
             if row.batch is not None:
-                note_batch(relative, *row.batch)
+                batches.note(relative, *row.batch)
     broken: set[int] = set()
-    for group, of in zip(groups, sizes, strict=True):
-        if len(group) - 1 != of:
-            broken.update(group[1:])
-            found.notes.append(
-                f"{path}: a batch of {of} is not whole ({len(group) - 1} are there): dropped"
-            )
+    for of, there in batches.not_whole():
+        broken.update(there)
+        found.notes.append(
+            f"{path}: a batch of {of} is not whole ({len(there)} are there): dropped"
+        )
     damages, ahead = _without_what_is_ahead(damages, buffer)
     torn: list[str] = []
     for damage in damages:
@@ -293,6 +284,24 @@ def _records(
         ]
     end = ends[numbers[-1]] if numbers else cdb.RECORDS_AT
     return _Records(numbers, starts, end, ahead, changes, torn)
+
+
+@dataclass(slots=True)
+class _Batches:
+    """Those of a file, as far as they are there."""
+
+    groups: list[tuple[int, int, list[int]]]
+    """Of each the number of its first record, its length, and the numbers that are there."""
+
+    def note(self, number: int, position: int, of: int) -> None:
+        """There is a record with this number, at a position of a batch of so many."""
+        if position == 0 or not self.groups or self.groups[-1][0] != number - position:
+            self.groups.append((number - position, of, []))
+        self.groups[-1][2].append(number)
+
+    def not_whole(self) -> Iterator[tuple[int, list[int]]]:
+        """The lengths of those that lack a record, with the numbers that are there."""
+        return ((of, there) for _, of, there in self.groups if len(there) != of)
 
 
 def _without_what_is_ahead(
