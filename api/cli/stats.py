@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -66,23 +67,13 @@ def verify(ctx: click.Context, path: str, as_json: bool) -> None:
     """
     began = time.perf_counter()
     with Output() as out, open_for_reading(path) as store:
-        with steps("verifying") as told:
-            report = store.verify(told)
+        with steps("verifying") as progress:
+            report = store.verify(progress)
         seconds = time.perf_counter() - began
         if as_json:
-            out.json(
-                {
-                    "ok": report.ok,
-                    "problems": report.problems,
-                    "journal_files": report.journal_files,
-                    "ledger_files": report.ledger_files,
-                    "records": report.records,
-                    "keys": report.keys,
-                    "bytes": report.bytes,
-                    "seconds": round(seconds, 3),
-                    "notes": store.stats().get("notes", []),
-                }
-            )
+            notes = store.stats().get("notes", [])
+            told = {"ok": report.ok, **asdict(report), "seconds": round(seconds, 3)}
+            out.json(told | {"notes": notes})
         else:
             for problem in report.problems:
                 out.line(problem)
