@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 import click
 
 from octavo import arguments
+from octavo.cli.source import format_of
 from octavo.files.door.disk import RealDisk
 from octavo.files.errors import READ_ONLY, Misuse, usable
 from octavo.files.ledger.ledger_key import MAX_KEY_BYTES
@@ -132,6 +133,23 @@ def refuse_for_directory(*options: str | None) -> None:
             "--key-field, --value-field, --group-field and --delimiter are for tables, not for a "
             "directory"
         )
+
+
+def kind_of(source: str, given: str | None) -> str:
+    """What a SOURCE is, checked as far as that goes without reading it. Raises UsageError."""
+    if source != STDIN and not os.path.exists(source):
+        raise click.UsageError(f"SOURCE {source!r} does not exist")
+    kind = given or (None if source == STDIN else format_of(source))
+    if kind is None:
+        raise click.UsageError(f"cannot tell what {source!r} is; say it with --format")
+    if kind == "directory":
+        if source == STDIN or not os.path.isdir(source):
+            raise click.UsageError(f"SOURCE {source!r} is no directory")
+    elif os.path.isdir(source):
+        raise click.UsageError(f"SOURCE {source!r} is a directory")
+    if kind == "parquet" and source == STDIN:
+        raise click.UsageError("Parquet is read from a file, not from standard input")
+    return kind
 
 
 def stdin() -> BinaryIO:
