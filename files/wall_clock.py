@@ -26,6 +26,12 @@ def ms_of(moment: datetime) -> int:
     return (moment - _EPOCH) // _MS
 
 
+def ms_of_iso(text: str) -> int:
+    """ms UTC of a moment, or a date, in ISO 8601; UTC where it names no zone. Raises ValueError."""
+    found = datetime.fromisoformat(text)
+    return ms_of(found if found.tzinfo is not None else found.replace(tzinfo=UTC))
+
+
 def moment_of(ms: int) -> datetime:
     """The moment, in UTC. Raises OverflowError beyond the years 1 to 9999."""
     return _EPOCH + timedelta(milliseconds=ms)

@@ -7,7 +7,6 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
@@ -18,7 +17,7 @@ from octavo.cli.source import format_of
 from octavo.files.door.disk import RealDisk
 from octavo.files.errors import READ_ONLY, Misuse, usable
 from octavo.files.ledger.ledger_key import MAX_KEY_BYTES
-from octavo.files.wall_clock import ms_of
+from octavo.files.wall_clock import ms_of_iso
 from octavo.manifest.store_identity import IDENTITY
 from octavo.notation import from_hex, from_text
 
@@ -116,14 +115,12 @@ def to_moment(name: str, argument: str) -> int:
     try:
         if argument.isascii() and argument.isdigit() and len(argument) > len("20261231"):
             return arguments.to_moment(name, int(argument))
-        found = datetime.fromisoformat(argument)
+        return ms_of_iso(argument)
     except ValueError:
         raise Misuse(
             f"{name}={argument!r:.80}: allowed are a moment such as 2026-11-21T10:15:00Z, a date, "
             "and ms since 1970 UTC"
         ) from None
-    found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-    return ms_of(found)
 
 
 def refuse_for_directory(*options: str | None) -> None:
