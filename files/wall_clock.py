@@ -13,6 +13,8 @@ _MS = timedelta(milliseconds=1)
 
 YEAR_10000_MS = 253_402_300_800_000
 """From here on a moment is none that a datetime tells: those of Python, Arrow and Spark end."""
+LIKE_SECONDS = range(10**9, 10**10)
+"""As ms in early 1970, when nothing expired; as seconds since then today's moments."""
 
 
 def wall_clock_ms() -> int:
