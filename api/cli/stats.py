@@ -10,7 +10,7 @@ import click
 
 from octavo.cli.options import json_option, open_for_reading, open_store, path_argument
 from octavo.cli.output import Output, flat, steps
-from octavo.figures import count, duration, moment, plural, size
+from octavo.figures import OF_CONSUMERS, consumer_row, count, duration, plural, size
 from octavo.files.errors import Misuse
 
 
@@ -44,16 +44,10 @@ def stats(path: str, as_json: bool, prometheus: bool, score: bool) -> None:
             names = list(levels[0])
             rows = [[count(level[name] or 0) for name in names] for level in levels]
             out.columns([names, *rows], right=range(len(names)))
-        consumers: list[Any] = list(figures["consumers"])
-        if consumers:
+        if figures["consumers"]:
             out.line("")
-            names = ["consumer", "position", "behind", "last moved", "holds"]
-            rows = [
-                [one["name"], count(one["position"]), count(one["behind"]),
-                 moment(one["moved_ms"]), size(one["holds_bytes"])]
-                for one in consumers
-            ]  # fmt: skip
-            out.columns([names, *rows], right=range(1, len(names)))
+            rows = list(map(consumer_row, figures["consumers"]))
+            out.columns([OF_CONSUMERS, *rows], right=range(1, len(OF_CONSUMERS)))
 
 
 @click.command()
