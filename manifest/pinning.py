@@ -90,7 +90,7 @@ def pin(
     draft = Draft(disk, store, now_ms)
     try:
         found, tails, begins = _linked(disk, store, draft)
-        if identity["mode"] == store_identity.HEAD_ONLY:
+        if store_identity.is_head_only(identity):
             persisted_sqn = found.ledger.persisted_sqn
             adoption.refuse_lost_ledger(f"{store}/ledger", persisted_sqn, found.journal)
         return _finished(disk, draft, identity, found, tails, begins, lease_ms, now_ms, before)
@@ -438,8 +438,7 @@ def _side_files(
 
 
 def _uncounted(identity: dict[str, object]) -> dict[int, Counted]:
-    if identity["mode"] == store_identity.HEAD_ONLY:
+    if store_identity.is_head_only(identity):
         return {ledger_key.HEAD_ONLY: Counted(None, None, "head_only")}
-    tags = identity["tags"]
-    numbers = {"standard": ledger_key.STANDARD, **(tags if isinstance(tags, dict) else {})}
-    return {number: Counted(None, None, name) for name, number in numbers.items()}
+    types = store_identity.types_of(identity)
+    return {number: Counted(None, None, name) for name, number in types.items()}

@@ -293,7 +293,7 @@ def _merge(disk_of: DiskOf, path: str, run: Run) -> OfflineReport:
 
 
 def _refuse(store: ClosedStore) -> None:
-    if store.identity.get("mode") == store_identity.HEAD_ONLY and store.journal.horizon:
+    if store_identity.is_head_only(store.identity) and store.journal.horizon:
         raise Misuse(
             f"{store.path} is a head-only store whose journal was trimmed: its ledger is the only "
             "one there is. If it is damaged, restore a backup"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def is_head_only(path: str) -> bool:
     """Whether the store at ``path`` is. Raises Corruption, UnsupportedFormat, FileNotFoundError."""
-    return bool(store_identity.fields_of(RealDisk(), path).get("mode") == store_identity.HEAD_ONLY)
+    return store_identity.is_head_only(store_identity.fields_of(RealDisk(), path))
 
 
 def refuse_sub_key(sub_key: str | None) -> None:
