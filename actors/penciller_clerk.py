@@ -323,18 +323,9 @@ def stretches(view: JournalView, since: int, upto: int) -> tuple[list[dict[str, 
     """What ledger_files.level_zero takes of the records (since, upto]: (parts, offsets)."""
     parts, blobs = [], []
     for file, offsets, low, high in _held(view, since, upto):
-        table, count, sparse = cut(offsets, low, high)
-        parts.append(
-            {
-                "name": file.name,
-                "seed": file.seed,
-                "base_sqn": file.base,
-                "first": low,
-                "count": count,
-                "sparse": sparse,
-            }
-        )
-        blobs.append(table)
+        taken = cut(offsets, low, high)
+        parts.append(taken.part(file.name, file.seed, file.base, low))
+        blobs.append(taken.table)
     return parts, b"".join(blobs)
 
 

@@ -23,7 +23,7 @@ from octavo.files.argument_checks import (
 from octavo.files.errors import Misuse
 from octavo.files.journal.record import MAX_METADATA_BYTES, PUT
 from octavo.files.ledger.ledger_key import MAX_KEY_BYTES
-from octavo.files.wall_clock import YEAR_10000_MS, ms_of
+from octavo.files.wall_clock import LIKE_SECONDS, YEAR_10000_MS, ms_of
 from octavo.index_edit import IndexEdit
 
 if TYPE_CHECKING:
@@ -40,8 +40,6 @@ _YEAR_SECONDS = 366 * 86400
 _MOMENTS = "allowed are whole ms since 1970 UTC (int, not float), or an aware datetime"
 _NAMES_OF_FIELDS = re.compile(":[^:]*:")
 """In the format of a memoryview."""
-_SECONDS = range(10**9, 10**10)
-"""As ms in early 1970, when nothing expired; as seconds since then today's moments."""
 
 _made = tuple.__new__
 
@@ -229,7 +227,7 @@ def to_moment(name: str, moment: object) -> int:
     found = whole_number(moment)
     if found is None:
         raise Misuse(f"{name}={shown(moment)}: {_MOMENTS}")
-    if found in _SECONDS:
+    if found in LIKE_SECONDS:
         raise Misuse(
             f"{name}={found}: allowed are ms since 1970 UTC, and this looks like seconds; "
             "give ms, or an aware datetime"

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from octavo.files.wall_clock import moment_of
+from octavo.stats_types import ConsumerStats
+
+OF_CONSUMERS = ("consumer", "position", "behind", "last moved", "bytes held")
+"""What ``consumer_row`` has."""
 
 
 def count(number: float) -> str:
@@ -42,3 +46,11 @@ def moment(ms: int | None) -> str:
     except OverflowError:
         return f"{ms} ms"  # beyond the year 9999
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def consumer_row(of: ConsumerStats) -> list[str]:
+    """A consumer of the change feed, as a row of a table."""
+    return [
+        of["name"], count(of["position"]), count(of["behind"]), moment(of["moved_ms"]),
+        size(of["holds_bytes"]),
+    ]  # fmt: skip

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable
 from datetime import datetime
+from typing import Any
 
 from octavo.actors.scanning.scan_windows import Window
 from octavo.arguments import to_moment
@@ -32,6 +33,11 @@ def to_pattern(pattern: object) -> re.Pattern[bytes]:
             f"match is of type {type(pattern).__name__}: allowed are a regular expression as "
             "bytes or str, and one compiled from bytes"
         )
+    return compiled(pattern)
+
+
+def compiled(pattern: str | bytes | re.Pattern[Any]) -> re.Pattern[Any]:
+    """``match`` as a regular expression. Raises Misuse."""
     try:
         return re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as wrong:

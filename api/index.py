@@ -21,7 +21,7 @@ from octavo.files.errors import Misuse
 from octavo.files.ledger import index_terms, ledger_key
 from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.index_terms import Term
-from octavo.filters import to_limit
+from octavo.filters import compiled, to_limit
 from octavo.handles import Handle
 from octavo.scans import LEAST_FIRST
 from octavo.type_parameters import Out
@@ -255,10 +255,7 @@ def _pattern(match: object) -> re.Pattern[Any]:
             f"match is of type {type(match).__name__}; allowed are a regular expression as str or "
             "bytes, and a compiled one"
         )
-    try:
-        return re.compile(match)
-    except (re.error, OverflowError, RecursionError) as wrong:
-        raise Misuse(f"match={shown(match)} is no regular expression: {wrong}") from None
+    return compiled(match)
 
 
 def _matching(

@@ -146,12 +146,15 @@ def _work(found: Stats, measures: Measures) -> Iterator[_Family]:
     yield _Family(
         "octavo_info", "gauge", "The store.", [({"id": found["id"], "format": found["format"]}, 1)]
     )
-    yield _Family(
-        "octavo_records_total", "counter", "Operations written.", [({}, writes["records"])]
-    )
-    yield _Family(
-        "octavo_put_bytes_total", "counter", "Keys and values put.", [({}, writes["bytes_put"])]
-    )
+    for name, text, value in (
+        ("records", "Operations written.", writes["records"]),
+        ("put_bytes", "Keys and values put.", writes["bytes_put"]),
+        ("pauses", "Pauses of writers while merging lagged.", merging["pauses"]),
+        ("pause_seconds", "Length of those pauses.", merging["pause_seconds"]),
+        ("dropped_records", "Records that compaction dropped.",
+         found["compaction"]["dropped_records"]),
+    ):  # fmt: skip
+        yield _Family(f"octavo_{name}_total", "counter", text, [({}, value)])
     yield _Family(
         "octavo_written_bytes_total", "counter", "Bytes written to files.",
         [
@@ -166,18 +169,6 @@ def _work(found: Stats, measures: Measures) -> Iterator[_Family]:
         [({"answered_by": where}, count) for where, count in measures.sources.items()],
     )  # fmt: skip
     yield _Family(
-        "octavo_pauses_total", "counter", "Pauses of writers while merging lagged.",
-        [({}, merging["pauses"])],
-    )  # fmt: skip
-    yield _Family(
-        "octavo_pause_seconds_total", "counter", "Length of those pauses.",
-        [({}, merging["pause_seconds"])],
-    )  # fmt: skip
-    yield _Family(
-        "octavo_dropped_records_total", "counter", "Records that compaction dropped.",
-        [({}, found["compaction"]["dropped_records"])],
-    )  # fmt: skip
-    yield _Family(
         "octavo_jobs_total", "counter", "Background jobs that ended.",
         [
             ({"kind": kind, "result": result}, count)
@@ -187,24 +178,19 @@ def _work(found: Stats, measures: Measures) -> Iterator[_Family]:
             )
         ],
     )  # fmt: skip
-    yield _Family(
-        "octavo_jobs_failed_in_a_row", "gauge",
-        "Background jobs that failed since the last one of their kind that did not.",
-        [({"kind": kind}, total["failed_in_a_row"]) for kind, total in totals.items()],
-    )  # fmt: skip
-    yield _Family(
-        "octavo_job_failed_timestamp_seconds", "gauge", "When a background job failed last.",
-        [({"kind": kind}, None if total["last_failed_ms"] is None
-          else total["last_failed_ms"] / 1000) for kind, total in totals.items()],
-    )  # fmt: skip
-    yield _Family(
-        "octavo_job_seconds_total", "counter", "Time that background jobs took.",
-        [({"kind": kind}, total["seconds"]) for kind, total in totals.items()],
-    )  # fmt: skip
-    yield _Family(
-        "octavo_job_written_bytes_total", "counter", "Size of the files that background jobs made.",
-        [({"kind": kind}, total["bytes_written"]) for kind, total in totals.items()],
-    )  # fmt: skip
+    for name, kind, text, values in (
+        ("jobs_failed_in_a_row", "gauge",
+         "Background jobs that failed since the last one of their kind that did not.",
+         [total["failed_in_a_row"] for total in totals.values()]),
+        ("job_failed_timestamp_seconds", "gauge", "When a background job failed last.",
+         [ms and ms / 1000 for ms in (total["last_failed_ms"] for total in totals.values())]),
+        ("job_seconds_total", "counter", "Time that background jobs took.",
+         [total["seconds"] for total in totals.values()]),
+        ("job_written_bytes_total", "counter", "Size of the files that background jobs made.",
+         [total["bytes_written"] for total in totals.values()]),
+    ):  # fmt: skip
+        samples = [({"kind": job}, value) for job, value in zip(totals, values, strict=True)]
+        yield _Family(f"octavo_{name}", kind, text, samples)
 
 
 def _histogram(name: str, text: str, by: Mapping[str, Latency], store: str) -> Iterator[str]:

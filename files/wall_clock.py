@@ -13,6 +13,8 @@ _MS = timedelta(milliseconds=1)
 
 YEAR_10000_MS = 253_402_300_800_000
 """From here on a moment is none that a datetime tells: those of Python, Arrow and Spark end."""
+LIKE_SECONDS = range(10**9, 10**10)
+"""As ms in early 1970, when nothing expired; as seconds since then today's moments."""
 
 
 def wall_clock_ms() -> int:
@@ -24,6 +26,12 @@ def ms_of(moment: datetime) -> int:
     """ms UTC of a moment that has a time zone, rounded down. Exact: ``timestamp()``, a float, is
     not for all moments from 2038 on."""
     return (moment - _EPOCH) // _MS
+
+
+def ms_of_iso(text: str) -> int:
+    """ms UTC of a moment, or a date, in ISO 8601; UTC where it names no zone. Raises ValueError."""
+    found = datetime.fromisoformat(text)
+    return ms_of(found if found.tzinfo is not None else found.replace(tzinfo=UTC))
 
 
 def moment_of(ms: int) -> datetime:

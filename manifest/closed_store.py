@@ -61,7 +61,7 @@ class ClosedStore:
                 self.disk.sync_dir(f"{self.path}/journal")
 
     def install_ledger(
-        self, entries: Sequence[LedgerEntry], persisted_sqn: int, expired_ms: int = 0
+        self, entries: Sequence[LedgerEntry], persisted_sqn: int, expired_ms: int
     ) -> LedgerManifest:
         """These files, durable in the ledger's directory, are all of the ledger from now on, and
         it has the journal up to ``persisted_sqn``; what expired up to ``expired_ms`` may be left

@@ -90,7 +90,7 @@ def pin(
     draft = Draft(disk, store, now_ms)
     try:
         found, tails, begins = _linked(disk, store, draft)
-        if identity["mode"] == store_identity.HEAD_ONLY:
+        if store_identity.is_head_only(identity):
             persisted_sqn = found.ledger.persisted_sqn
             adoption.refuse_lost_ledger(f"{store}/ledger", persisted_sqn, found.journal)
         return _finished(disk, draft, identity, found, tails, begins, lease_ms, now_ms, before)
@@ -289,31 +289,11 @@ def _finished(
             same.add(name)
     sqn = max([found.ledger.persisted_sqn, *(entry.last_sqn for entry in entries)])
     kept, persisted = _kept(draft, found.ledger, before, same, sqn)
-    parts: list[dict[str, object]] = []
-    blobs: list[bytes] = []
-
-    def add(entry: JournalEntry, offsets: Sequence[int]) -> None:
-        low = max(persisted + 1 - entry.base_sqn, 0)
-        blob, count, sparse = cut(offsets, low, len(offsets) - 1)
-        parts.append(
-            {
-                "name": entry.name, "seed": entry.seed, "base_sqn": entry.base_sqn,
-                "first": low, "count": count, "sparse": sparse,
-            }
-        )  # fmt: skip
-        blobs.append(blob)
-
-    for entry in found.journal.entries:
-        if entry.last_sqn > persisted:
-            path = f"{draft.path}/{entry.name}"
-            add(entry, cdb.sealed_offsets(disk.map(path), path)[1])
-    for entry, tail in unsealed:
-        if entry.last_sqn > persisted:
-            add(entry, tail.offsets)
     seen = set() if before is None else {entry.name for entry in before.ledger.entries}
     if before is None or not {entry.name for entry in found.ledger.entries} <= seen:
         _refuse_another_ledger(disk, draft, found, [tail for _, tail in unsealed])
-    added = kept + _side_files(disk, draft, parts, b"".join(blobs))
+    files = [*((entry, None) for entry in found.journal.entries), *unsealed]
+    added = kept + _side_files(disk, draft, files, persisted)
     return draft.finish(
         name="",
         store_id=str(identity["id"]),
@@ -427,13 +407,29 @@ def _kept(
 
 
 def _side_files(
-    disk: Disk, draft: Draft, parts: list[dict[str, object]], offsets: bytes
+    disk: Disk,
+    draft: Draft,
+    files: Sequence[tuple[JournalEntry, recovery.Tail | None]],
+    above: int,
 ) -> list[LedgerEntry]:
-    """The rows that the ledger does not have yet, as files of level zero."""
+    """The rows that the ledger does not have yet, those above a sqn, as files of level zero.
+    ``files``: the journal's, those that are not sealed with their records."""
+    parts, tables = [], []
+    for entry, tail in files:
+        if entry.last_sqn <= above:
+            continue
+        path = f"{draft.path}/{entry.name}"
+        offsets: Sequence[int] = (
+            tail.offsets if tail else cdb.sealed_offsets(disk.map(path), path)[1]
+        )
+        low = max(above + 1 - entry.base_sqn, 0)
+        taken = cut(offsets, low, len(offsets) - 1)
+        parts.append(taken.part(entry.name, entry.seed, entry.base_sqn, low))
+        tables.append(taken.table)
     if not parts:
         return []
     result = ledger_files.level_zero(
-        disk, offsets, journal=draft.path, ledger=draft.path, stem=f"{SIDE}-{draft.id}",
+        disk, b"".join(tables), journal=draft.path, ledger=draft.path, stem=f"{SIDE}-{draft.id}",
         parts=parts, max_rows=_SIDE_ROWS, max_bytes=_SIDE_BYTES,
     )  # fmt: skip
     if result["damaged"]:
@@ -442,8 +438,7 @@ def _side_files(
 
 
 def _uncounted(identity: dict[str, object]) -> dict[int, Counted]:
-    if identity["mode"] == store_identity.HEAD_ONLY:
+    if store_identity.is_head_only(identity):
         return {ledger_key.HEAD_ONLY: Counted(None, None, "head_only")}
-    tags = identity["tags"]
-    numbers = {"standard": ledger_key.STANDARD, **(tags if isinstance(tags, dict) else {})}
-    return {number: Counted(None, None, name) for name, number in numbers.items()}
+    types = store_identity.types_of(identity)
+    return {number: Counted(None, None, name) for name, number in types.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from mmap import mmap
@@ -52,6 +52,13 @@ class Found:
 
     tails: list[Tail]
     notes: list[str]
+    damages: list[str] = field(default_factory=list)
+    """Those of the notes that tell of more than what a write left that broke off."""
+
+    def damaged(self, note: str) -> None:
+        """Note something that is no such remainder."""
+        self.notes.append(note)
+        self.damages.append(note)
 
 
 def find_tails(
@@ -91,11 +98,11 @@ def find_tails(
             candidates.append((base, seed, name))
     for base, seed, name in sorted(candidates):
         path = f"{directory}/{name}"
-        noted = len(found.notes)
+        known_damages = len(found.damages)
         if name.endswith(LOG):
             refuse_unreadable(disk, path)
         tail = _tail(disk.map(path), path, name, base, seed, above, found)
-        tail.damaged = bool(_damage(found.notes[noted:]))
+        tail.damaged = len(found.damages) > known_damages
         if tail.sealed and not all(older.sealed for older in found.tails):
             # What is older goes into memory, and the ledger takes nothing past that.
             again = _scanned(disk.map(path), path, name, base, seed, above, Found([], []))
@@ -113,7 +120,7 @@ def _tail(
             offsets = cdb.sealed_offsets(view, path)[1]
             return Tail(name, base, seed, True, array("I", offsets[:]))
         except Corruption as wrong:
-            found.notes.append(f"{wrong}: read record by record instead")
+            found.damaged(f"{wrong}: read record by record instead")
     if len(view) < cdb.RECORDS_AT:
         how = "cut short in its header" if len(view) else "empty"
         found.notes.append(f"{path}: {how}; it held no record")
@@ -121,9 +128,9 @@ def _tail(
     try:
         header = cdb.read_header(view[: cdb.RECORDS_AT], path)
         if (header.base_sqn, header.seed) != (base, seed):
-            found.notes.append(f"{path}: its header is another file's; the name is believed")
+            found.damaged(f"{path}: its header is another file's; the name is believed")
     except Corruption as wrong:
-        found.notes.append(f"{wrong}: its name is believed instead")
+        found.damaged(f"{wrong}: its name is believed instead")
     return _scanned(buffer, path, name, base, seed, above, found)
 
 
@@ -158,17 +165,10 @@ def _growing_tail(
         tail = _tail(buffer, path, name, base, seed, 1 << 63, found)
     else:
         tail = _scanned(buffer, path, name, base, seed, 1 << 63, found, known)
-    if wrong := _damage(found.notes):
-        raise Corruption(
-            path, 0, f"{wrong[0]}; open the store for writing, which recovers what is whole"
-        )
+    if found.damages:
+        told = f"{found.damages[0]}; open the store for writing, which recovers what is whole"
+        raise Corruption(path, 0, told)
     return tail
-
-
-def _damage(notes: list[str]) -> list[str]:
-    """Those that do not tell of what a write that broke off left."""
-    harmless = ("torn tail", "a batch of", "held no record")
-    return [note for note in notes if not any(mark in note for mark in harmless)]
 
 
 def rebuilt_offsets(
@@ -183,8 +183,7 @@ def rebuilt_offsets(
     records = _records(buffer, path, 0, seed, 1 << 63, HIGHEST, found)
     if not len(records.numbers):
         raise Corruption(path, cdb.RECORDS_AT, "no whole record in a sealed journal file")
-    # Behind the records stand tables, which are no damage.
-    return records.offsets(), [note for note in found.notes if "torn tail" not in note]
+    return records.offsets(), found.notes  # not what is torn: tables stand there
 
 
 def _scanned(
@@ -199,6 +198,7 @@ def _scanned(
 ) -> Tail:
     most = len(buffer) // record.FIXED_BYTES  # a higher number than there can be records
     records = _records(buffer, path, base, seed, above, most, found, known)
+    found.notes += records.torn
     length = len(buffer) if records.end == records.ahead else records.end
     return Tail(name, base, seed, False, records.plain_offsets(), records.changes, length)
 
@@ -228,15 +228,7 @@ def _records(
         starts.extend(known[:-1])
         ends[newest] = start
     changes: list[cdb.Scanned | Run] = []
-    groups: list[list[int]] = []  # relative numbers of each batch, as far as it is there
-    sizes: list[int] = []
-
-    def note_batch(relative: int, position: int, of: int) -> None:
-        if position == 0 or not groups or groups[-1][0] != relative - position:
-            groups.append([relative - position])
-            sizes.append(of)
-        groups[-1].append(relative)
-
+    batches = _Batches([])
     length = len(buffer)
     for each in cdb.scan_runs(buffer, start, length, seed, damages):
         relative = each.relative_sqn
@@ -248,14 +240,14 @@ def _records(
             if each.batches:
                 ends.update(zip(range(relative, newest), each.starts[1:], strict=True))
                 for number, batch in each.batches.items():
-                    note_batch(number, *batch)
+                    batches.note(number, *batch)
             if base + newest > above:
                 changes.append(each.behind(above - base))
             continue
         for row in cdb.each_of(each) if isinstance(each, Run) else (each,):
             relative = row.relative_sqn
             if relative > most or relative <= newest:
-                found.notes.append(f"{path} at offset {row.at}: record {relative} is out of order")
+                found.damaged(f"{path} at offset {row.at}: record {relative} is out of order")
                 continue
             newest = relative
             numbers.append(relative)
@@ -264,16 +256,22 @@ def _records(
             if base + relative > above:
                 changes.append(row)
             if row.batch is not None:
-                note_batch(relative, *row.batch)
+                batches.note(relative, *row.batch)
     broken: set[int] = set()
-    for group, of in zip(groups, sizes, strict=True):
-        if len(group) - 1 != of:
-            broken.update(group[1:])
-            found.notes.append(
-                f"{path}: a batch of {of} is not whole ({len(group) - 1} are there): dropped"
-            )
+    for of, there in batches.not_whole():
+        broken.update(there)
+        found.notes.append(
+            f"{path}: a batch of {of} is not whole ({len(there)} are there): dropped"
+        )
     damages, ahead = _without_what_is_ahead(damages, buffer)
-    found.notes.extend(_told(damage, path, length) for damage in damages)
+    torn: list[str] = []
+    for damage in damages:
+        where, size = f"{path} at offset {damage.start}", damage.end - damage.start
+        if damage.end < length:
+            found.damaged(f"{where}: {size} bytes damaged ({damage.what}) and skipped")
+        else:
+            how = "of a write, or a sealing, that broke off"
+            torn.append(f"{where}: torn tail of {size} bytes cut: {how}")
     if broken:
         # Gone for ever; a number that is not there gets an empty range.
         kept = [at for at, number in enumerate(numbers) if number not in broken]
@@ -285,14 +283,25 @@ def _records(
             if row.relative_sqn not in broken
         ]
     end = ends[numbers[-1]] if numbers else cdb.RECORDS_AT
-    return _Records(numbers, starts, end, ahead, changes)
+    return _Records(numbers, starts, end, ahead, changes, torn)
 
 
-def _told(damage: cdb.Damage, path: str, length: int) -> str:
-    size = damage.end - damage.start
-    torn = f"torn tail of {size} bytes cut: of a write, or a sealing, that broke off"
-    inner = f"{size} bytes damaged ({damage.what}) and skipped"
-    return f"{path} at offset {damage.start}: {torn if damage.end >= length else inner}"
+@dataclass(slots=True)
+class _Batches:
+    """Those of a file, as far as they are there."""
+
+    groups: list[tuple[int, int, list[int]]]
+    """Of each the number of its first record, its length, and the numbers that are there."""
+
+    def note(self, number: int, position: int, of: int) -> None:
+        """There is a record with this number, at a position of a batch of so many."""
+        if position == 0 or not self.groups or self.groups[-1][0] != number - position:
+            self.groups.append((number - position, of, []))
+        self.groups[-1][2].append(number)
+
+    def not_whole(self) -> Iterator[tuple[int, list[int]]]:
+        """The lengths of those that lack a record, with the numbers that are there."""
+        return ((of, there) for _, of, there in self.groups if len(there) != of)
 
 
 def _without_what_is_ahead(
@@ -323,6 +332,8 @@ class _Records:
     end: int
     ahead: int
     changes: list[cdb.Scanned | Run]
+    torn: list[str]
+    """What is to be noted of bytes behind the last one, where an unsealed file ends in some."""
 
     def plain_offsets(self) -> array[int]:
         """Offsets by relative number, the last record's end behind them; a number that is not

@@ -13,11 +13,13 @@ The checksum is xxh3-64 of the other fields as JSON with sorted keys.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from octavo.files.checked_json import decoded
 from octavo.files.door.disk import Disk, refuse_links
 from octavo.files.errors import Corruption, Misuse, OctavoError
+from octavo.files.ledger import ledger_key
 
 FORMAT_VERSION = 1
 IDENTITY = "OCTAVO"
@@ -36,6 +38,17 @@ def fields_of(disk: Disk, path: str) -> dict[str, Any]:
     file = f"{path}/{IDENTITY}"
     refuse_links(disk, *(f"{path}/{folder}" for folder in FOLDERS))
     return decoded(disk.read(file, _MAX_BYTES), file, "a store", FORMAT_VERSION)
+
+
+def is_head_only(fields: Mapping[str, Any]) -> bool:
+    """Whether a store with these fields is."""
+    return bool(fields.get("mode") == HEAD_ONLY)
+
+
+def types_of(fields: Mapping[str, Any]) -> dict[str, int]:
+    """The numbers of the types of objects by their names; of a store that is no head-only one."""
+    tags = fields.get("tags")
+    return {"standard": ledger_key.STANDARD, **(tags if isinstance(tags, dict) else {})}
 
 
 def without_journal(disk: Disk, path: str) -> OctavoError:

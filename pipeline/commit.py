@@ -32,7 +32,7 @@ def made_store(path: str) -> str:
             if time.monotonic() > deadline:
                 raise
             time.sleep(_LOOK_SECONDS)  # it is just being made there
-    if store_identity.fields_of(RealDisk(), where)["mode"] == store_identity.HEAD_ONLY:
+    if store_identity.is_head_only(store_identity.fields_of(RealDisk(), where)):
         raise octavo.Misuse("a head-only store takes in no files: it keeps values in its ledger")
     return where
 

@@ -27,7 +27,6 @@ from pyspark.sql.types import StructType
 
 from octavo.files.door.disk import RealDisk
 from octavo.files.errors import HistoryCompacted, Misuse, OctavoError, usable
-from octavo.files.ledger import ledger_key
 from octavo.manifest import store_identity
 from octavo.pipeline import commit, read_options
 from octavo.pipeline.batch_reader import to_schema
@@ -113,9 +112,9 @@ def tag_number(options: FeedOptions) -> int:
     """The number of the type whose changes are read. Raises Misuse for one that there is not, and
     for a head-only store, whose keys have two parts and whose values are elsewhere."""
     fields = _fields(options.path)
-    if fields["mode"] == store_identity.HEAD_ONLY:
+    if store_identity.is_head_only(fields):
         raise Misuse("readChangeFeed: not of a head-only store; store.changes() gives its changes")
-    return tag_of(options.tag, {"standard": ledger_key.STANDARD, **fields.get("tags", {})})
+    return tag_of(options.tag, store_identity.types_of(fields))
 
 
 # ---------------------------------------------------------------- rows

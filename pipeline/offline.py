@@ -23,7 +23,7 @@ from octavo.files.door.disk import Disk, RealDisk
 from octavo.files.errors import Corruption, Misuse, storage_errors
 from octavo.files.jobs import ledger_files
 from octavo.files.journal import cdb
-from octavo.files.journal.sparse_offsets import cut
+from octavo.files.journal.sparse_offsets import Cut, cut
 from octavo.files.kernels.arrays import distinct
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.few_maps import Told
@@ -177,17 +177,12 @@ def read_stretch(disk_of: DiskOf, path: str, stem: str, pieces: Sequence[Piece])
         if piece.offsets is None:
             offsets = _offsets(disk, f"{path}/journal/{piece.name}", piece.seed, notes)
             high = min(piece.high, len(offsets) - 1)  # the last ones may be lost, and all of these
-            table, count, sparse = cut(offsets, min(piece.low, high), high)
+            taken = cut(offsets, min(piece.low, high), high)
         else:
-            table, count, sparse = piece.offsets, len(piece.offsets) // 4 - 1, False
-        if count:
-            parts.append(
-                {
-                    "name": piece.name, "seed": piece.seed, "base_sqn": piece.base_sqn,
-                    "first": piece.low, "count": count, "sparse": sparse,
-                }
-            )  # fmt: skip
-            tables.append(table)
+            taken = Cut(piece.offsets, len(piece.offsets) // 4 - 1, sparse=False)
+        if taken.records:
+            parts.append(taken.part(piece.name, piece.seed, piece.base_sqn, piece.low))
+            tables.append(taken.table)
     made = ledger_files.level_zero(
         disk,
         b"".join(tables),
@@ -298,7 +293,7 @@ def _merge(disk_of: DiskOf, path: str, run: Run) -> OfflineReport:
 
 
 def _refuse(store: ClosedStore) -> None:
-    if store.identity.get("mode") == store_identity.HEAD_ONLY and store.journal.horizon:
+    if store_identity.is_head_only(store.identity) and store.journal.horizon:
         raise Misuse(
             f"{store.path} is a head-only store whose journal was trimmed: its ledger is the only "
             "one there is. If it is damaged, restore a backup"

@@ -18,7 +18,6 @@ from octavo.files.door.disk import RealDisk
 from octavo.files.errors import Corruption, Misuse
 from octavo.files.jobs import compaction, key_deltas, scores
 from octavo.files.journal.journal_names import scratch_name
-from octavo.files.ledger import ledger_key
 from octavo.files.wall_clock import wall_clock_ms
 from octavo.manifest import store_identity
 from octavo.manifest.adoption import RANK_BITS
@@ -75,7 +74,7 @@ def compacted(disk_of: DiskOf, path: str, run: Run) -> CompactReport:
     """See ``compact``; ``disk_of`` gives a task its disk."""
     began = time.monotonic()
     with closed_store(disk_of(), path) as store:
-        if store.identity.get("mode") == store_identity.HEAD_ONLY:
+        if store_identity.is_head_only(store.identity):
             raise Misuse("compact is for standard stores; this one is head-only: use trim()")
         if store.ledger is None:
             raise Corruption(f"{path}/ledger", 0, "the ledger is damaged or out of date; rebuild")
@@ -125,9 +124,9 @@ def runs_of(entries: Sequence[JournalEntry]) -> list[list[JournalEntry]]:
 
 def _strategies(identity: dict[str, Any]) -> dict[str, str]:
     """By the number of the type, as the jobs take them."""
-    numbers = {"standard": ledger_key.STANDARD, **identity.get("tags", {})}
     chosen = identity.get("strategies", {})
-    return {str(number): chosen.get(name, "recovr") for name, number in numbers.items()}
+    types = store_identity.types_of(identity)
+    return {str(number): chosen.get(name, "recovr") for name, number in types.items()}
 
 
 def _replaced(

@@ -6,14 +6,13 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from urllib.parse import unquote, urlsplit
 
 from octavo.files.argument_checks import refuse_no_directory, unknown_option
 from octavo.files.errors import Misuse
 from octavo.files.kernels.arrow import COLUMNS
 from octavo.files.ledger.chosen_rows import Span
-from octavo.files.wall_clock import ms_of
+from octavo.files.wall_clock import ms_of_iso
 
 FEED = "readChangeFeed"
 OPTIONS = (
@@ -313,14 +312,12 @@ def _moment(given: Mapping[str, str]) -> int | None:
     if text is None or (_is_number(text) and len(text) > len("20261121")):
         return None if text is None else int(text)
     try:
-        found = datetime.fromisoformat(text)
+        return ms_of_iso(text)
     except ValueError:
         raise Misuse(
             f"timestampAsOf={text!r:.80}: allowed are ISO 8601, UTC where it names no zone "
             "(whatever the session's is, which Spark tells no data source), and ms since 1970"
         ) from None
-    found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-    return ms_of(found)
 
 
 def count_of(given: Mapping[str, str], name: str, default: int) -> int:

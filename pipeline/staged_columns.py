@@ -23,7 +23,7 @@ from octavo.files.errors import Misuse
 from octavo.files.journal.record_batch import Operations
 from octavo.files.kernels.byte_strings import Ints, Mask, Words, lengths_of
 from octavo.files.kernels.columns import ByteColumn
-from octavo.files.wall_clock import YEAR_10000_MS
+from octavo.files.wall_clock import LIKE_SECONDS, YEAR_10000_MS
 
 _STRINGS = ("binary", "string")
 _TIMES = ("timestamp", "bigint")
@@ -39,8 +39,6 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 }
 IGNORED = ("sqn", "size", "written_at", "_commit_sqn", "_commit_timestamp")
 _KINDS = ("put", "delete")
-_SECONDS = 10**9, 10**10
-"""What is from here to there is, as ms, in early 1970, and, as seconds, a moment of today's."""
 
 
 def named(names: Sequence[str]) -> list[str]:
@@ -220,7 +218,7 @@ def _expiries(column: Any) -> Words:
     for wrong, why in (
         (known.to_numpy(zero_copy_only=False) & (found < lowest), "is before 1970"),
         (found >= YEAR_10000_MS, "is beyond the year 9999"),
-        ((found >= _SECONDS[0]) & (found < _SECONDS[1]), "looks like seconds"),
+        ((found >= LIKE_SECONDS.start) & (found < LIKE_SECONDS.stop), "looks like seconds"),
     ):
         if wrong.any():
             row = int(wrong.argmax())

@@ -14,7 +14,7 @@ import click
 
 from octavo import __version__
 from octavo.cli.demo_tour import Tour
-from octavo.cli.options import json_option, refuse_for_directory
+from octavo.cli.options import json_option, kind_of, refuse_for_directory
 from octavo.cli.output import Output
 from octavo.cli.source import (
     TEXT_FORMATS,
@@ -22,7 +22,6 @@ from octavo.cli.source import (
     Entry,
     Rejected,
     Source,
-    format_of,
     text_source,
 )
 from octavo.cli.teller import NOT_SOURCE, Teller, for_now, refuse_taken
@@ -99,14 +98,10 @@ def _source(
             Directory(library, NOT_SOURCE, store),
         )
         return
-    if not os.path.exists(path):
-        raise click.UsageError(f"SOURCE {path!r} does not exist")
-    kind = kind or format_of(path)
+    kind = kind_of(path, kind)
     if kind not in TEXT_FORMATS:
-        raise click.UsageError(f"cannot tell what {path!r} is; say it with --format")
+        raise click.UsageError(f"SOURCE {path!r} is {kind}: allowed are {', '.join(TEXT_FORMATS)}")
     if kind == "directory":
-        if not os.path.isdir(path):
-            raise click.UsageError(f"SOURCE {path!r} is no directory")
         refuse_for_directory(key_field, value_field)
         yield path, Directory(path, (), store)
         return

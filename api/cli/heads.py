@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from octavo.cli.options import STANDARD
 from octavo.cli.output import complain
 from octavo.files.door.disk import RealDisk
 from octavo.files.errors import Misuse
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def is_head_only(path: str) -> bool:
     """Whether the store at ``path`` is. Raises Corruption, UnsupportedFormat, FileNotFoundError."""
-    return bool(store_identity.fields_of(RealDisk(), path).get("mode") == store_identity.HEAD_ONLY)
+    return store_identity.is_head_only(store_identity.fields_of(RealDisk(), path))
 
 
 def refuse_sub_key(sub_key: str | None) -> None:
@@ -28,9 +29,9 @@ def refuse_sub_key(sub_key: str | None) -> None:
         raise Misuse("--sub-key is for head-only stores; this is a standard one")
 
 
-def refuse_standard(others: dict[str, object]) -> None:
-    """Raise Misuse where one of these options is given: the store is a head-only one."""
-    for name, value in others.items():
+def refuse_standard(tag: str, **others: object) -> None:
+    """Raise Misuse where a type or one of these options is given: the store is a head-only one."""
+    for name, value in {"--tag": None if tag == STANDARD else tag, **others}.items():
         if value is not None:
             raise Misuse(f"{name} is for standard stores; this one is head-only")
 
@@ -43,11 +44,8 @@ def rows(
     *,
     reverse: bool,
     limit: int | None,
-    others: dict[str, object],
 ) -> Iterator[HeadRow]:
-    """The entries that ``scan`` prints, and a message where a limit cuts them. Raises Misuse where
-    one of the ``others`` is given: what it does for keys of a standard store is not done here."""
-    refuse_standard(others)
+    """The entries that ``scan`` prints, and a message where a limit cuts them."""
     found = bucket.rows(start, end, prefix=prefix, reverse=reverse)
     yield from islice(found, limit)
     if limit and next(found, None) is not None:

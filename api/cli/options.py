@@ -7,17 +7,17 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 import click
 
 from octavo import arguments
+from octavo.cli.source import format_of
 from octavo.files.door.disk import RealDisk
 from octavo.files.errors import READ_ONLY, Misuse, usable
 from octavo.files.ledger.ledger_key import MAX_KEY_BYTES
-from octavo.files.wall_clock import ms_of
+from octavo.files.wall_clock import ms_of_iso
 from octavo.manifest.store_identity import IDENTITY
 from octavo.notation import from_hex, from_text
 
@@ -115,14 +115,12 @@ def to_moment(name: str, argument: str) -> int:
     try:
         if argument.isascii() and argument.isdigit() and len(argument) > len("20261231"):
             return arguments.to_moment(name, int(argument))
-        found = datetime.fromisoformat(argument)
+        return ms_of_iso(argument)
     except ValueError:
         raise Misuse(
             f"{name}={argument!r:.80}: allowed are a moment such as 2026-11-21T10:15:00Z, a date, "
             "and ms since 1970 UTC"
         ) from None
-    found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-    return ms_of(found)
 
 
 def refuse_for_directory(*options: str | None) -> None:
@@ -132,6 +130,23 @@ def refuse_for_directory(*options: str | None) -> None:
             "--key-field, --value-field, --group-field and --delimiter are for tables, not for a "
             "directory"
         )
+
+
+def kind_of(source: str, given: str | None) -> str:
+    """What a SOURCE is, checked as far as that goes without reading it. Raises UsageError."""
+    if source != STDIN and not os.path.exists(source):
+        raise click.UsageError(f"SOURCE {source!r} does not exist")
+    kind = given or (None if source == STDIN else format_of(source))
+    if kind is None:
+        raise click.UsageError(f"cannot tell what {source!r} is; say it with --format")
+    if kind == "directory":
+        if source == STDIN or not os.path.isdir(source):
+            raise click.UsageError(f"SOURCE {source!r} is no directory")
+    elif os.path.isdir(source):
+        raise click.UsageError(f"SOURCE {source!r} is a directory")
+    if kind == "parquet" and source == STDIN:
+        raise click.UsageError("Parquet is read from a file, not from standard input")
+    return kind
 
 
 def stdin() -> BinaryIO:

@@ -12,7 +12,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from octavo.figures import count, duration, moment, plural, size
+from octavo.figures import OF_CONSUMERS, consumer_row, count, duration, moment, plural, size
 from octavo.notation import to_text
 from octavo.pictures.inspection import Inspection, shown
 from octavo.stats_types import LatencyStats
@@ -174,15 +174,10 @@ def _snapshots(found: Inspection) -> Renderable:
 
 def _consumers(found: Inspection) -> list[Renderable]:
     known = found.stats["consumers"]
-    rows = [
-        [to_text(c["name"].encode()), count(c["position"]), count(c["behind"]),
-         moment(c["moved_ms"]), size(c["holds_bytes"])]
-        for c in known[:_MOST]
-    ]  # fmt: skip
+    rows = list(map(consumer_row, known[:_MOST]))
     if len(known) > _MOST:
         rows.append([f"and {count(len(known) - _MOST)} more", "", "", "", ""])
-    names = ("consumer", "position", "behind", "last moved", "bytes held")
-    return [_table("Consumers of the change feed", names, rows)] if rows else []
+    return [_table("Consumers of the change feed", OF_CONSUMERS, rows)] if rows else []
 
 
 def _latencies(found: Inspection) -> Renderable:

@@ -9,7 +9,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, BinaryIO
 
-from octavo.cli.rows import entries_of_text
+from octavo.cli.rows import check_columns, entries_of_text
 from octavo.cli.source import Entry, Rejected
 from octavo.files.errors import Misuse
 
@@ -42,9 +42,8 @@ class Parquet:
         try:
             file = parquet().ParquetFile(self.stream)
             names = file.schema_arrow.names
-            if len(set(names)) != len(names):  # of which a row would have one
-                raise Misuse(f"two columns have one name: {names!r:.200}")
-            make = self._of_fields(names) if self.key_field is not None else self._of_dump(names)
+            check_columns(names, self.key_field, self.value_field)
+            make = self._of_fields if self.key_field is not None else self._of_dump(names)
             rows = file.metadata.num_rows
             for batch in file.iter_batches(_BATCH_ROWS):
                 for row in _documents(pa, batch):
@@ -69,20 +68,12 @@ class Parquet:
             )
         return _of_dumped_row
 
-    def _of_fields(self, names: list[str]) -> Callable[[str, dict[str, Any]], Entry]:
-        key_field, value_field = self.key_field or "", self.value_field
-        for name in (key_field, value_field):
-            if name is not None and name not in names:
-                raise Misuse(f"there is no column {name!r}; there are {', '.join(names):.200}")
-
-        def make(where: str, row: dict[str, Any]) -> Entry:
-            key = row[key_field]
-            if isinstance(key, bool) or not isinstance(key, bytes | str | int | float):
-                raise Misuse(f"the key is {key!r:.60}: allowed are bytes, a string and a number")
-            value = row if value_field is None else row[value_field]
-            return Entry(where, _bytes_of(key), _bytes_of(value))
-
-        return make
+    def _of_fields(self, where: str, row: dict[str, Any]) -> Entry:
+        key = row[self.key_field or ""]
+        if isinstance(key, bool) or not isinstance(key, bytes | str | int | float):
+            raise Misuse(f"the key is {key!r:.60}: allowed are bytes, a string and a number")
+        value = row if self.value_field is None else row[self.value_field]
+        return Entry(where, _bytes_of(key), _bytes_of(value))
 
 
 def _documents(pa: Any, batch: Any) -> Iterator[dict[str, Any] | str]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from octavo.figures import count, size
 from octavo.files.errors import Misuse, StorageFailed, StorageFull
+from octavo.notation import to_text
 
 if TYPE_CHECKING:
     from octavo.cli.teller import Teller
@@ -211,7 +212,7 @@ class PipelineTour:
         )
         ranked = sorted(groups.items(), key=lambda item: (-item[1][1], item[0]))
         shown = [("group", "keys", "bytes", "share")] + [
-            (_text(name), count(keys), size(length), f"{100 * length / max(whole, 1):.1f} %")
+            (to_text(name), count(keys), size(length), f"{100 * length / max(whole, 1):.1f} %")
             for name, (keys, length) in ranked[:_GROUPS_SHOWN]
         ]
         if len(ranked) > _GROUPS_SHOWN:
@@ -248,19 +249,19 @@ class PipelineTour:
         largest = max(groups, key=lambda name: (groups[name][0], name))
         self._tell(
             "join back",
-            f"{count(len(rows))} totals into bucket {_text(_TOTALS)!r} of the open store, and "
-            f"into {_text(_SHARES)!r} the share that each",
+            f"{count(len(rows))} totals into bucket {to_text(_TOTALS)!r} of the open store, and "
+            f"into {to_text(_SHARES)!r} the share that each",
         )
         self._tell(
             "",
             f"of {count(len(written))} keys has of its group, in {seconds:.1f} s; "
-            f"the largest of {_text(largest)}:",
+            f"the largest of {to_text(largest)}:",
         )
         mine = shares.where(shares.metadata == bytearray(largest))
         self._table(
             [("key", "share")]
             + [
-                (_text(bytes(row.key))[:60], f"{100 * float(row.value):.2f} %")
+                (to_text(bytes(row.key))[:60], f"{100 * float(row.value):.2f} %")
                 for row in mine.orderBy("value", "key", ascending=[False, True])
                 .limit(_SHARES_SHOWN)
                 .collect()
@@ -280,7 +281,7 @@ class PipelineTour:
         seconds = time.perf_counter() - began
         with octavo.open(self._backup) as backup:
             differ = sum(1 for _ in octavo.compare(store, backup))
-            buckets = [_text(name) or "the default one" for name in backup.buckets()]
+            buckets = [to_text(name) or "the default one" for name in backup.buckets()]
         self._check(differ == 0, "the backup is equal to the store")
         self._tell(
             "back up",
@@ -301,7 +302,3 @@ def _added(left: Groups, right: Groups) -> Groups:
         with_left = left.get(name, (0, 0))
         left[name] = (with_left[0] + keys, with_left[1] + length)
     return left
-
-
-def _text(name: bytes) -> str:
-    return name.decode("utf-8", "backslashreplace")

@@ -66,7 +66,7 @@ def get(
     with Output() as out, open_for_reading(path) as store:
         name = to_bytes("--bucket", bucket)
         if is_head_only(path):
-            refuse_standard({"--tag": None if tag == STANDARD else tag})
+            refuse_standard(tag)
             value = store.head_bucket(name).get(wanted, sub)
         else:
             refuse_sub_key(sub_key)
@@ -106,7 +106,7 @@ def head(
     with Output() as out, open_for_reading(path) as store:
         name = to_bytes("--bucket", bucket)
         if is_head_only(path):
-            refuse_standard({"--tag": None if tag == STANDARD else tag})
+            refuse_standard(tag)
             row = store.head_bucket(name).head(wanted, sub)
             found = row and Head(row.sqn, len(row.value), b"", row.written_at, row.expires_at)
         else:
@@ -183,29 +183,25 @@ def scan(
     store it prints key, sub-key and value.
     """
     notation = notation or "text"
+    name = to_bytes("--bucket", bucket)
+    low, high, begins = (
+        bound(option, given, hexadecimal=hex_key)
+        for option, given in (("--start", start), ("--end", end), ("--prefix", prefix))
+    )
     with Output() as out, open_for_reading(path) as store:
         if is_head_only(path):
-            found_rows = rows(
-                store.head_bucket(to_bytes("--bucket", bucket)),
-                bound("--start", start, hexadecimal=hex_key),
-                bound("--end", end, hexadecimal=hex_key),
-                bound("--prefix", prefix, hexadecimal=hex_key),
-                reverse=reverse,
-                limit=limit,
-                others={
-                    "--match": match, "--since": since, "--before": before, "--resume": resume,
-                    "--tag": None if tag == STANDARD else tag,
-                },
-            )  # fmt: skip
-            for row in found_rows:
+            others = {"--match": match, "--since": since, "--before": before, "--resume": resume}
+            refuse_standard(tag, **others)
+            in_heads = store.head_bucket(name)
+            for row in rows(in_heads, low, high, begins, reverse=reverse, limit=limit):
                 tell_row(out, row, notation, keys_only=keys_only, as_json=as_json)
             return
-        source = store.bucket(to_bytes("--bucket", bucket), tag=tag)
+        source = store.bucket(name, tag=tag)
         give = source.keys if keys_only else source.items
         found: Scan[Any] = give(
-            bound("--start", start, hexadecimal=hex_key),
-            bound("--end", end, hexadecimal=hex_key),
-            prefix=bound("--prefix", prefix, hexadecimal=hex_key),
+            low,
+            high,
+            prefix=begins,
             reverse=reverse,
             match=None if match is None else to_bytes("--match", match),
             limit=limit,
@@ -220,11 +216,10 @@ def scan(
             if as_json:
                 out.json(fields_of(key=key) if value is None else fields_of(key=key, value=value))
                 continue
-            name = printed(key, notation)
-            if value is None:
-                out.line(name)
-            else:
-                out.line(f"{name}\t{_shortened(value, notation, name, width)}")
+            text = printed(key, notation)
+            if value is not None:
+                text += f"\t{_shortened(value, notation, text, width)}"
+            out.line(text)
         if given is None and not bucket and resume is None:
             complain(f"nothing found{IN_DEFAULT}")
         if limit and found.position is not None:

@@ -67,6 +67,15 @@ def to_fields(argument: str | None) -> tuple[str, ...]:
     return names
 
 
+def check_columns(names: Sequence[str], *wanted: str | None) -> None:
+    """Raise Misuse where two have one name, or one that is wanted is not among them."""
+    if len(set(names)) != len(names):  # of which a row would have one
+        raise Misuse(f"two columns have one name: {list(names)!r:.200}")
+    for name in wanted:
+        if name is not None and name not in names:
+            raise Misuse(f"there is no column {name!r}; there are {', '.join(names):.200}")
+
+
 def entries_to_json(entries: Mapping[bytes, Sequence[Term]]) -> list[dict[str, Any]]:
     """Index entries as a JSON document."""
     return [

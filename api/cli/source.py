@@ -26,6 +26,7 @@ from octavo.cli.rows import (
     ALL_FIELDS,
     LONGEST_LINE,
     Entries,
+    check_columns,
     dumped_cells,
     entries_of_json,
 )
@@ -336,11 +337,7 @@ class Csv(_Lines):
 
     def _columns(self, header: list[str]) -> Callable[[str, list[str]], Entry]:
         """What makes an entry of a row. Raises Misuse for a header that cannot be used."""
-        if len(set(header)) != len(header):
-            raise Misuse(f"two columns have one name: {header!r:.200}")
-        for name in (self.key_field, self.value_field):
-            if name is not None and name not in header:
-                raise Misuse(f"there is no column {name!r}; there are {', '.join(header):.200}")
+        check_columns(header, self.key_field, self.value_field)
         if self.key_field is None and len(header) == 1 and set(header[0]) & set(",;\t|"):
             told = f"the header is one column, {header[0]!r:.80}; name it with --key-field"
             raise Misuse(f"{told}, or say with --delimiter what is between columns")

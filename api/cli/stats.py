@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import Any
 
 import click
 
 from octavo.cli.options import json_option, open_for_reading, open_store, path_argument
 from octavo.cli.output import Output, flat, steps
-from octavo.figures import count, duration, moment, plural, size
+from octavo.figures import OF_CONSUMERS, consumer_row, count, duration, plural, size
 from octavo.files.errors import Misuse
 
 
@@ -43,16 +44,10 @@ def stats(path: str, as_json: bool, prometheus: bool, score: bool) -> None:
             names = list(levels[0])
             rows = [[count(level[name] or 0) for name in names] for level in levels]
             out.columns([names, *rows], right=range(len(names)))
-        consumers: list[Any] = list(figures["consumers"])
-        if consumers:
+        if figures["consumers"]:
             out.line("")
-            names = ["consumer", "position", "behind", "last moved", "holds"]
-            rows = [
-                [one["name"], count(one["position"]), count(one["behind"]),
-                 moment(one["moved_ms"]), size(one["holds_bytes"])]
-                for one in consumers
-            ]  # fmt: skip
-            out.columns([names, *rows], right=range(1, len(names)))
+            rows = list(map(consumer_row, figures["consumers"]))
+            out.columns([OF_CONSUMERS, *rows], right=range(1, len(OF_CONSUMERS)))
 
 
 @click.command()
@@ -66,23 +61,13 @@ def verify(ctx: click.Context, path: str, as_json: bool) -> None:
     """
     began = time.perf_counter()
     with Output() as out, open_for_reading(path) as store:
-        with steps("verifying") as told:
-            report = store.verify(told)
+        with steps("verifying") as progress:
+            report = store.verify(progress)
         seconds = time.perf_counter() - began
         if as_json:
-            out.json(
-                {
-                    "ok": report.ok,
-                    "problems": report.problems,
-                    "journal_files": report.journal_files,
-                    "ledger_files": report.ledger_files,
-                    "records": report.records,
-                    "keys": report.keys,
-                    "bytes": report.bytes,
-                    "seconds": round(seconds, 3),
-                    "notes": store.stats().get("notes", []),
-                }
-            )
+            notes = store.stats().get("notes", [])
+            told = {"ok": report.ok, **asdict(report), "seconds": round(seconds, 3)}
+            out.json(told | {"notes": notes})
         else:
             for problem in report.problems:
                 out.line(problem)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import click
 
 from octavo.cli.options import json_option, open_store, path_argument, refuse_none, stdin
@@ -24,17 +26,7 @@ def compact(ctx: click.Context, path: str, as_json: bool) -> None:
         with steps("compacting", of_bytes=True) as told:
             done = store.compact(told)
         if as_json:
-            out.json(
-                {
-                    "files_before": done.files_before,
-                    "files_after": done.files_after,
-                    "bytes_before": done.bytes_before,
-                    "bytes_after": done.bytes_after,
-                    "records_dropped": done.records_dropped,
-                    "skipped": list(done.skipped),
-                    "seconds": round(done.seconds, 3),
-                }
-            )
+            out.json(asdict(done) | {"seconds": round(done.seconds, 3)})
         else:
             for skipped in done.skipped:
                 out.line(f"left as it is: {skipped}")

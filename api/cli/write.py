@@ -17,6 +17,7 @@ from octavo.cli.options import (
     hex_key_option,
     json_option,
     keys_of_stdin,
+    kind_of,
     one_key,
     open_store,
     path_argument,
@@ -27,13 +28,7 @@ from octavo.cli.options import (
 )
 from octavo.cli.output import Output, complain, progress
 from octavo.cli.parquet import Parquet
-from octavo.cli.source import (
-    FORMATS,
-    Directory,
-    Source,
-    format_of,
-    text_source,
-)
+from octavo.cli.source import FORMATS, Directory, Source, text_source
 from octavo.figures import count
 from octavo.notation import from_hex, no_key
 
@@ -210,7 +205,7 @@ def load(
     """
     if sources.count(STDIN) > 1:
         raise click.UsageError("standard input can be read once")
-    kinds = [_kind_of(source, kind) for source in sources]
+    kinds = [kind_of(source, kind) for source in sources]
     if "directory" in kinds:
         refuse_for_directory(key_field, value_field, delimiter)
     if exclude and set(kinds) != {"directory"}:
@@ -235,23 +230,6 @@ def load(
     result.report(as_json)
     if result.rejected:
         ctx.exit(1)
-
-
-def _kind_of(source: str, given: str | None) -> str:
-    """What a source is, checked as far as that goes without reading it."""
-    if source != STDIN and not os.path.exists(source):
-        raise click.UsageError(f"SOURCE {source!r} does not exist")
-    kind = given or (None if source == STDIN else format_of(source))
-    if kind is None:
-        raise click.UsageError(f"cannot tell what {source!r} is; say it with --format")
-    if kind == "directory":
-        if source == STDIN or not os.path.isdir(source):
-            raise click.UsageError(f"SOURCE {source!r} is no directory")
-    elif os.path.isdir(source):
-        raise click.UsageError(f"SOURCE {source!r} is a directory")
-    if kind == "parquet" and source == STDIN:
-        raise click.UsageError("Parquet is read from a file, not from standard input")
-    return kind
 
 
 def _refuse_itself(path: str, sources: tuple[str, ...]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from octavo import __version__
-from octavo.figures import count, duration, moment, plural, size
+from octavo.figures import OF_CONSUMERS, consumer_row, count, duration, moment, plural, size
 from octavo.pictures.inspection import Inspection
 from octavo.pictures.page_parts import section, table, text, tiles
 from octavo.pictures.page_pictures import (
@@ -86,17 +86,12 @@ def _tiles(found: Inspection) -> str:
 def _consumers(known: list[ConsumerStats]) -> str:
     if not known:
         return ""
-    rows = [
-        [each["name"], count(each["position"]), count(each["behind"]), moment(each["moved_ms"]),
-         size(each["holds_bytes"])]
-        for each in known
-    ]  # fmt: skip
-    names = ("consumer", "position", "behind", "last moved", "bytes held")
+    rows = list(map(consumer_row, known))
     return section(
         "Consumers of the change feed",
         "What one has not acknowledged compaction leaves in the journal. "
         f"{plural(len(known), 'consumer')}, {plural(known[0]['behind'], 'change')} behind at most.",
-        table("Consumers, those that are furthest behind first.", names, rows),
+        table("Consumers, those that are furthest behind first.", OF_CONSUMERS, rows),
     )
 
 

@@ -44,12 +44,10 @@ from octavo.files.errors import Corruption, UnsupportedFormat
 MAGIC = b"\xd7\x4f"
 VERSION = 1
 
-# kinds
+# kinds; 4 and 5 are reserved, for replication and for long-term storage
 PUT = 1
 DELETE = 2
 KEY_DELTA = 3  # what compaction retains of a superseded put: all but its value
-COMMIT_CONTEXT = 4  # reserved: replication
-SEGMENT_APPEND = 5  # reserved: long-term storage
 
 # flags
 EXPIRY = 1

@@ -13,7 +13,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TypeAlias, cast, overload
+from typing import Any, NamedTuple, TypeAlias, cast, overload
 
 from octavo.files.kernels.arrays import np, npt
 from octavo.files.kernels.byte_strings import array_of
@@ -108,12 +108,28 @@ def stretch(offsets: Sequence[int], low: int, high: int, room: int) -> tuple[int
     return offsets.numbers[begin + room - 1], room
 
 
-def cut(offsets: Sequence[int], low: int, high: int) -> tuple[bytes, int, bool]:
-    """(native u32, records, whether sparse) of the numbers [low, high): a plain table of one
-    entry more than numbers, or the two columns of a sparse one."""
+class Cut(NamedTuple):
+    """A stretch of a table of offsets, as jobs take it."""
+
+    table: bytes
+    """Native u32: a plain table of one entry more than numbers, or the columns of a sparse one."""
+    records: int
+    sparse: bool
+
+    def part(self, name: str, seed: int, base_sqn: int, first: int) -> dict[str, Any]:
+        """What ledger_files.level_zero takes of the journal file, ``first`` being the number with
+        which this begins."""
+        return {
+            "name": name, "seed": seed, "base_sqn": base_sqn,
+            "first": first, "count": self.records, "sparse": self.sparse,
+        }  # fmt: skip
+
+
+def cut(offsets: Sequence[int], low: int, high: int) -> Cut:
+    """The numbers [low, high) of a table of either kind."""
     if isinstance(offsets, SparseOffsets):
         begin, end = offsets.between(low, high)
         numbers, starts = offsets.numbers[begin:end], offsets.starts[begin : end + 1]
-        return numbers.tobytes() + starts.tobytes(), end - begin, True
+        return Cut(numbers.tobytes() + starts.tobytes(), end - begin, sparse=True)
     part = cast("array[int] | memoryview", offsets[low : high + 1])
-    return part.tobytes(), high - low, False
+    return Cut(part.tobytes(), high - low, sparse=False)

@@ -86,3 +86,4 @@ def test_the_demo_refuses_what_it_cannot_use(tree: Path, tmp_path: Path) -> None
     (tmp_path / "bad.jsonl").write_text("{")
     assert "line 1" in octavo("demo", tmp_path / "bad.jsonl", code=2).stderr
     octavo("demo", __file__, code=2)
+    assert "is a directory" in octavo("demo", tree, "--format", "csv", code=2).stderr

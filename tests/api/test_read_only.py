@@ -586,6 +586,21 @@ def test_damage_that_an_opening_steps_over_keeps_no_reader_out(tmp_path: Path, a
             assert everything(reader) == everything(store)
 
 
+@pytest.mark.parametrize("called", ["torn tail", "a batch of", "held no record"])
+def test_damage_is_told_whatever_the_directory_of_the_store_is_called(
+    tmp_path: Path, called: str
+) -> None:
+    path = tmp_path / called
+    with opened(path) as store:
+        store.put_many((b"%d" % number, b"value") for number in range(9))
+        file = active_file(store)
+    with file.open("r+b") as damaged:
+        damaged.seek(2300)
+        damaged.write(b"\xff" * 8)
+    with pytest.raises(octavo.Corruption, match="open the store for writing"):
+        octavo.open(path, read_only=True)
+
+
 @pytest.mark.parametrize("half", ["journal", "ledger"])
 def test_a_manifest_that_stays_damaged_does_not_count_as_one_that_changes(
     tmp_path: Path, half: str

@@ -118,6 +118,17 @@ def test_a_change_that_is_applied_twice_does_no_harm() -> None:
     assert changed(grown, change).entries == once.entries
 
 
+def test_changes_bring_the_horizon_and_each_commit_once() -> None:
+    manifests = [JournalManifest.empty().edit([sealed(1, 9)], ceiling=100)]
+    for number, horizon in ((1, 7), (2, 0)):
+        commit = Commit(f"job {number}", 0, number, number, 5)
+        manifests.append(manifests[-1].edit(horizon=horizon, commits=[commit]))
+    before, between, after = manifests
+    changes = [before.change_to(between), between.change_to(after)]
+    assert JournalManifest.replayed(before.encode(), changes) == after
+    assert len(changes[0]) == len(changes[1])
+
+
 def test_a_change_of_the_ceiling_is_a_small_record() -> None:
     manifest = JournalManifest.empty().edit(
         [sealed(n * 10 + 1, n * 10 + 10) for n in range(10_000)], ceiling=1 << 40
@@ -230,6 +241,13 @@ def test_every_cut_is_refused() -> None:
     for length in range(len(CHANGE)):
         with pytest.raises(Corruption):
             changed(GOOD, CHANGE[:length])
+
+
+def test_what_stands_behind_it_is_refused() -> None:
+    with pytest.raises(Corruption, match="more than a manifest"):
+        JournalManifest.decode(GOOD.encode() + b"\0")
+    with pytest.raises(Corruption, match="more than a manifest"):
+        changed(GOOD, CHANGE + b"\0")
 
 
 @pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])

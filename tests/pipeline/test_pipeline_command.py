@@ -234,6 +234,18 @@ def test_a_group_without_a_name_is_told_as_none(spark: Any, tmp_path: Path) -> N
     assert found == {b"a": (b"a", b"none"), b"b": (b"b", b"none"), b"c": (b"c", b"g")}
 
 
+def test_no_key_or_group_steers_the_terminal(spark: Any, tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text(json.dumps({"id": "\x1b[2Jkey", "group": "\x1b[31mgroup"}) + "\n")
+    corpus = Corpus(str(path), "jsonl", "id", "id", "group")
+    teller = Mock(spec=Teller)
+    PipelineTour(spark, corpus, str(tmp_path), teller).run()
+    told = [text for call in teller.table.call_args_list for row in call.args[0] for text in row]
+    told += [call.args[1] for call in teller.tell.call_args_list]
+    assert {r"\x1b[2Jkey", r"\x1b[31mgroup"} <= set(told)
+    assert not [text for text in told if "\x1b" in text]
+
+
 @pytest.mark.parametrize("packed", [False, True])
 def test_ends_of_lines_in_names_and_cells_are_those_of_the_file(
     spark: Any, tmp_path: Path, *, packed: bool

@@ -48,6 +48,22 @@ def test_a_batch_that_is_not_whole_is_left_out_and_read_again() -> None:
     assert places.follows == {1: 2, 2: 1}
 
 
+@pytest.mark.parametrize(
+    ("batches", "whole"),
+    [
+        ({0: (0, 2), 1: (0, 2), 2: (1, 2)}, [1, 2]),
+        ({0: (0, 2), 2: (1, 2)}, []),
+        ({1: (1, 2), 2: (0, 2), 3: (1, 2)}, [2, 3]),
+        ({1: (1, 2), 2: (1, 2)}, []),
+    ],
+    ids=["its beginning", "with a gap", "its end", "two ends"],
+)
+def test_what_is_there_of_a_batch_goes_into_no_other_one(
+    batches: dict[int, tuple[int, int]], whole: list[int]
+) -> None:
+    assert found(body_of(*batches, batches=batches)) == whole
+
+
 def test_places_are_found_by_number_and_by_bytes() -> None:
     body = body_of(*range(10, 20))
     places, _ = whole_records(body, cdb.RECORDS_AT, len(body), SEED, "f")
