@@ -41,11 +41,26 @@ def found(commits: Iterable[Commit], name: str, number: int) -> Commit | None:
     return None
 
 
-def merged(commits: Iterable[Commit], newer: Iterable[Commit]) -> tuple[Commit, ...]:
+def merged(commits: tuple[Commit, ...], newer: Iterable[Commit]) -> tuple[Commit, ...]:
     """With the newer ones in the place of those of their names, oldest first by their numbers, for
-    the clock may go back."""
-    there = {commit.name: commit for commit in commits} | {commit.name: commit for commit in newer}
+    the clock may go back; the same tuple where there are none, as at each roll and sealing."""
+    instead = {commit.name: commit for commit in newer}
+    if not instead:
+        return commits
+    there = {commit.name: commit for commit in commits} | instead
     return tuple(sorted(there.values(), key=_age)[-KEPT:])
+
+
+def added(commits: tuple[Commit, ...], newer: tuple[Commit, ...]) -> list[Commit]:
+    """Those among the newer ones that are not among the others. O(1) where both are the same."""
+    if newer is commits:
+        return []
+    known = {commit.name: commit for commit in commits}
+    return [
+        commit
+        for commit in newer
+        if (old := known.get(commit.name)) is not commit and old != commit
+    ]
 
 
 def pack(out: Packer, commits: Sequence[Commit]) -> None:

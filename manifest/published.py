@@ -311,13 +311,14 @@ def directories(disk: Disk, store: str) -> list[str]:
     return [path for path in found if not disk.is_link(path)]
 
 
-def listed(disk: Disk, store: str, *, files: bool = True) -> Iterator[Published]:
-    """The published snapshots of the store at a path, oldest first; those that cannot be read
-    are left out, with a warning; but raises OSError where it is this process that is short of
-    something. Expired ones are among them until they are swept. ``files`` as in ``decode``."""
+def listed(disk: Disk, store: str) -> Iterator[Published]:
+    """The published snapshots of the store at a path, oldest first, without their files, as
+    ``decode`` has it; those that cannot be read are left out, with a warning; but raises OSError
+    where it is this process that is short of something. Expired ones are among them until they
+    are swept. O(snapshots)."""
     for path in directories(disk, store):
         try:
-            yield read(disk, path, files=files)
+            yield read(disk, path, files=False)
         except SnapshotExpired:
             continue  # an orphan, or just released
         except (OctavoError, OSError) as wrong:
@@ -327,9 +328,10 @@ def listed(disk: Disk, store: str, *, files: bool = True) -> Iterator[Published]
 
 
 def found(disk: Disk, store: str, wanted: str, now_ms: int) -> Published:
-    """The snapshot of this id or name. Raises SnapshotExpired, Misuse where there is none."""
+    """The snapshot of this id or name, without its files. Raises SnapshotExpired, Misuse where
+    there is none."""
     if is_plain(wanted) and made_at(wanted) is not None:
-        there = read(disk, f"{store}/{SNAPSHOTS}/{wanted}")
+        there = read(disk, f"{store}/{SNAPSHOTS}/{wanted}", files=False)
         there.check(now_ms)
         return there
     before = None
@@ -405,7 +407,7 @@ def with_name(disk: Disk, store: str, name: str, now_ms: int) -> list[Published]
             f"name={shown(name)}: allowed are up to {MAX_NAME_BYTES} bytes that do not look like "
             "an id"
         )
-    known = listed(disk, store, files=False)
+    known = listed(disk, store)
     return [each for each in known if each.name == name and now_ms < each.expires_at]
 
 

@@ -26,8 +26,8 @@ def start_path(options: ReadOptions) -> str | None:
 
 
 def chosen(options: ReadOptions) -> Published:
-    """The snapshot to read: that of the option, or one that is pinned now. Raises Misuse,
-    SnapshotExpired, Corruption, and what ``pinned`` does."""
+    """The snapshot to read: that of the option, maybe without its files, or one that is pinned
+    now. Raises Misuse, SnapshotExpired, Corruption, and what ``pinned`` does."""
     disk, now_ms = RealDisk(), wall_clock_ms()
     wishes = {
         "snapshot": options.snapshot,

@@ -57,7 +57,7 @@ class Marking:
     def taken(self) -> Iterator[Ints]:
         """The numbers, ascending, a page at a time, which is let go of."""
         for number in sorted(self._pages):
-            yield _numbers_in(self._pages.pop(number), number)
+            yield _numbers_in(self._pages.pop(number), number << PAGE_BITS)
 
     def write(self, disk: Disk, path: str) -> None:
         """Have them in a file, whole or not at all. Raises OSError."""
@@ -96,7 +96,9 @@ class LiveBits:
         """The live numbers in [first, last], ascending, a page at a time. Raises Corruption."""
         low, high = np.searchsorted(self._numbers, (first >> PAGE_BITS, (last >> PAGE_BITS) + 1))
         for at in range(int(low), int(high)):
-            sqns = _numbers_in(self._page(at), int(self._numbers[at]))
+            base = int(self._numbers[at]) << PAGE_BITS
+            start = max(first - base, 0) >> 3  # of the page's bytes: small files have few of them
+            sqns = _numbers_in(self._page(at)[start : (last - base >> 3) + 1], base + 8 * start)
             begin, end = np.searchsorted(sqns, (first, last + 1))
             if begin < end:
                 yield sqns[begin:end]
@@ -137,6 +139,6 @@ class LiveBits:
         return np.frombuffer(page, dtype=np.uint8)
 
 
-def _numbers_in(page: npt.NDArray[np.uint8], number: int) -> Ints:
-    """The numbers of which the bits of a page are set, ascending."""
-    return np.flatnonzero(np.unpackbits(page, bitorder="little")) + (number << PAGE_BITS)
+def _numbers_in(bits: npt.NDArray[np.uint8], first: int) -> Ints:
+    """The numbers of which bits are set, ascending; the first bit is that of ``first``."""
+    return np.flatnonzero(np.unpackbits(bits, bitorder="little")) + first

@@ -294,6 +294,22 @@ def test_a_count_of_billions_takes_no_memory() -> None:
             changed(GOOD, b"OJC1\x01\x00" + bytes(8) + b"\x01" + bytes(7) + tail)
 
 
+def test_a_roll_looks_at_none_of_the_commits_that_are_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jobs = [Commit(f"j{n}", 0, n, n, 5) for n in range(1, 9)]
+    before = JournalManifest.empty().edit([sealed(1, 9)], ceiling=100, commits=jobs)
+    asked: list[str] = []
+    with monkeypatch.context() as patched:
+        for name in ("name", "last_sqn"):
+            patched.setattr(Commit, name, property(lambda _, name=name: asked.append(name)))
+        after = before.edit([sealed(10, 20)])
+        change = before.change_to(after)
+    assert not asked
+    assert after.commits == before.commits == tuple(jobs)
+    assert changed(before, change) == after
+
+
 def test_a_commit_is_remembered_though_the_clock_was_set_back() -> None:
     before = [Commit(f"job {n}", 0, n + 1, n + 1, 9_000_000) for n in range(KEPT)]
     late = Commit("job late", 0, KEPT + 1, KEPT + 1, 5)

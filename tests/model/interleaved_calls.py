@@ -95,7 +95,8 @@ def _publish(machine: Machine, store: octavo.Store) -> Judge:
 
     def judge() -> str:
         try:
-            there = published.found(machine.disk, PATH, shown.id, NOW_MS)
+            path = published.found(machine.disk, PATH, shown.id, NOW_MS).path
+            there = published.read(machine.disk, path)
         except octavo.SnapshotExpired:
             return ""  # the other thread has released it
         reader = PublishedReader(machine.disk, there, clock_ms, 64)

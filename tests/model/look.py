@@ -99,7 +99,7 @@ def read_all(store: octavo.Store) -> Found:
 
 def published_state(disk: SimDisk, path: str, name: str) -> State:
     """What another process reads in a published snapshot."""
-    there = published.found(disk, path, name, NOW_MS)
+    there = published.read(disk, published.found(disk, path, name, NOW_MS).path)
     reader: Any = PublishedReader(disk, there, clock_ms, 64)
     objects = published_objects(reader, identity_of(disk, path))
     return {where: value for where, (value, _) in objects.items()}

@@ -232,6 +232,29 @@ print("pandas" in sys.modules)
 """
 
 
+def test_of_a_small_file_few_live_numbers_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marking = live_bits.Marking()
+    marking.add(np.arange(100, 300_000, 3))
+    path = f"{tmp_path}/{live_bits.NAME}"
+    marking.write(RealDisk(), path)
+    bits, looked = live_bits.LiveBits(RealDisk(), path), []
+    numbers_in = live_bits._numbers_in
+
+    def noted(part: Any, first: int) -> Any:
+        looked.append(8 * len(part))
+        return numbers_in(part, first)
+
+    monkeypatch.setattr(live_bits, "_numbers_in", noted)
+    edge = live_bits.PAGE
+    spans = [(100, 100), (edge - 9, edge + 1), (2 * edge, 2 * edge + 20), (9, 99), (edge, edge + 7)]
+    for first, last in spans:
+        found = [sqn for part in bits.between(first, last) for sqn in part.tolist()]
+        assert found == [sqn for sqn in range(first, last + 1) if sqn >= 100 and sqn % 3 == 1]
+    assert max(looked) <= 96
+
+
 def test_values_by_key_of_many_small_buckets_are_located_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
