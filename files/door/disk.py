@@ -37,6 +37,7 @@ from octavo.files.door.open_file import (
     AppendFile,
     Buffer,
     RealFile,
+    closer,
     link_file,
     naming,
     open_apart,
@@ -302,7 +303,7 @@ class RealDisk(Disk):
             with naming(path):
                 yield fd
         finally:
-            os.close(fd)
+            closer(fd)()
 
     def create(self, path: str) -> AppendFile:
         file = RealFile(path, open_apart(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPEN_FLAGS))

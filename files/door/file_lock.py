@@ -23,7 +23,7 @@ from operator import attrgetter, call, contains
 from typing import TYPE_CHECKING, TypeAlias
 
 from octavo.files.door.belonging import hand_over
-from octavo.files.door.open_file import open_apart, open_regular
+from octavo.files.door.open_file import closer, open_apart, open_regular
 from octavo.files.errors import READ_ONLY, StoreLocked, refused
 from octavo.files.unbroken import unbroken
 
@@ -254,10 +254,10 @@ def _keep(path: str, fd: int, *directory: int) -> FileLock:
             (
                 partial(_held.pop, token, None),
                 # A worker's copy keeps the next owner waiting.
-                *[partial(os.close, each) for each in directory],
+                *[closer(each) for each in directory],
                 # Not close alone: a child forked meanwhile may still have the descriptor.
                 partial(fcntl.flock, fd, fcntl.LOCK_UN),
-                partial(os.close, fd),
+                closer(fd),
             )
         )
         # Such steps as are left, in one call: a Ctrl-C comes before all or behind them, and two

@@ -295,6 +295,13 @@ def _not_a_file(path: str, found: str) -> Corruption:
     return Corruption(path, 0, what, expected="regular file", found=found)
 
 
+def closer(fd: int) -> Callable[[], None]:
+    """What gives a descriptor back. Nothing that was promised durable hangs on what close() says,
+    and this says nothing: that is sync's work. No Python, in which a Ctrl-C could be lost, and come
+    before the closing."""
+    return partial(os.closerange, fd, fd + 1)
+
+
 class Descriptor(int):
     """A descriptor that is closed when nobody refers to it any more.
 
@@ -307,9 +314,7 @@ class Descriptor(int):
 
     def __new__(cls, fd: int) -> Descriptor:
         descriptor = super().__new__(cls, fd)
-        # Nothing that was promised durable hangs on what close() says, and this says nothing: that
-        # is sync's work. No Python, in which a Ctrl-C could be lost, and come before the closing.
-        descriptor._close = partial(os.closerange, fd, fd + 1)
+        descriptor._close = closer(fd)
         return descriptor
 
     __del__ = property(attrgetter("_close"))

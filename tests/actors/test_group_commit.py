@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 import signal
+import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from counting_actor import WAIT, run_threads
 
 import octavo
+from octavo.actors.writing import group_commit
 from octavo.actors.writing.group_commit import GroupCommit
 from octavo.files.door import open_file
 from octavo.files.errors import AskTimeout, StorageFailed
@@ -30,29 +34,32 @@ class SlowDisk:
         assert self.let.acquire(timeout=WAIT)
 
 
-class Telling(threading.Condition):
-    """Counts who begins to wait."""
+class Telling(GroupCommit):
+    """Counts who begins to wait for another's sync."""
 
-    def __init__(self, lock: threading.Lock) -> None:
-        super().__init__(lock)
-        self.waits = threading.Semaphore(0)
+    def __init__(self, sync: Callable[[], None]) -> None:
+        super().__init__(sync)
+        self.follow = threading.Semaphore(0)
 
-    def wait(self, timeout: float | None = None) -> bool:
-        self.waits.release()
-        return super().wait(timeout)
+    def _enter(self, me: int, position: int) -> threading.Lock | None:
+        ended = super()._enter(me, position)
+        if ended is not None:
+            self.follow.release()
+        return ended
 
 
 class Patient(Telling):
-    """Waits for as long as it takes."""
+    """Counts whose leading begins with a wait for others, too, which takes as long as it takes."""
 
-    def wait(self, timeout: float | None = None) -> bool:
-        return super().wait(WAIT)
+    def __init__(self, sync: Callable[[], None]) -> None:
+        super().__init__(sync)
+        self.gather = threading.Semaphore(0)
 
-
-def telling(commit: GroupCommit) -> Telling:
-    """Have the commit tell of everyone who begins to wait for another's sync."""
-    commit._ended = Telling(commit._lock)
-    return commit._ended
+    def _lead(self, position: int) -> None:
+        self._gather_seconds = WAIT
+        if self._gathering is not None:
+            self.gather.release()
+        super()._lead(position)
 
 
 def waiting(commit: GroupCommit, position: int, results: list[object]) -> threading.Thread:
@@ -80,15 +87,14 @@ def test_nothing_is_synced_twice() -> None:
 
 def test_all_who_come_during_a_sync_share_the_next_one() -> None:
     disk = SlowDisk()
-    commit = GroupCommit(disk.sync)
-    waits = telling(commit).waits
+    commit = Telling(disk.sync)
     results: list[object] = []
     commit.appended = 1
     threads = [waiting(commit, 1, results)]
     assert disk.began.acquire(timeout=WAIT)
     commit.appended = 9
     threads += [waiting(commit, position, results) for position in range(2, 10)]
-    assert all(waits.acquire(timeout=WAIT) for _ in range(8))
+    assert all(commit.follow.acquire(timeout=WAIT) for _ in range(8))
     disk.let.release()
     assert disk.began.acquire(timeout=WAIT)
     disk.let.release()
@@ -133,14 +139,13 @@ def test_a_failed_sync_fails_who_waits_for_it_and_who_comes_later() -> None:
         disk.sync()
         raise OSError(5, "Input/output error")
 
-    commit = GroupCommit(sync)
-    waits = telling(commit).waits
+    commit = Telling(sync)
     commit.appended = 4
     results: list[object] = []
     threads = [waiting(commit, 4, results)]
     assert disk.began.acquire(timeout=WAIT)
     threads += [waiting(commit, 4, results) for _ in range(3)]
-    assert all(waits.acquire(timeout=WAIT) for _ in range(3))
+    assert all(commit.follow.acquire(timeout=WAIT) for _ in range(3))
     disk.let.release()
     for thread in threads:
         thread.join(WAIT)
@@ -257,9 +262,7 @@ def test_a_leader_waits_a_moment_for_as_many_as_came_the_last_time() -> None:
 
 def test_who_was_late_for_a_sync_waits_for_those_it_served_to_come_again() -> None:
     disk = SlowDisk()
-    commit = GroupCommit(disk.sync)
-    following, gathering = telling(commit), Patient(commit._lock)
-    commit._came = gathering
+    commit = Patient(disk.sync)
     results: list[object] = []
     threads = []
 
@@ -270,9 +273,9 @@ def test_who_was_late_for_a_sync_waits_for_those_it_served_to_come_again() -> No
     come(1)
     assert disk.began.acquire(timeout=WAIT)
     come(2)
-    assert following.waits.acquire(timeout=WAIT)
+    assert commit.follow.acquire(timeout=WAIT)
     disk.let.release()
-    assert gathering.waits.acquire(timeout=WAIT)
+    assert commit.gather.acquire(timeout=WAIT)
     come(3)
     assert disk.began.acquire(timeout=WAIT)
     disk.let.release()
@@ -337,3 +340,77 @@ def test_a_timeout_that_a_handler_raises_during_a_put_is_no_write_that_failed(
             assert store[b"k"] == b"3"
     finally:
         signal.signal(signal.SIGALRM, before)
+
+
+class Interrupting:
+    """Sends its own thread SIGUSR1 behind the calls of C that group commits make there, also by
+    what they call, one after the other: ``heard`` runs where one comes."""
+
+    def __init__(self, heard: Callable[[], object]) -> None:
+        self._heard = heard
+        self._left = 0
+
+    def every(self, action: Callable[[], object]) -> int:
+        """The action again and again, until all were sent. How many those were."""
+        before = signal.signal(signal.SIGUSR1, lambda *_: self._heard())
+        number = 0
+        try:
+            while True:
+                number += 1
+                self._left = number
+                sys.setprofile(self._look)
+                try:
+                    action()
+                finally:
+                    sys.setprofile(None)
+                if self._left > 0:
+                    return number - 1
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+
+    def _look(self, frame: FrameType, event: str, called: object) -> None:
+        if event != "c_return" or self._left == 0:
+            return
+        within: FrameType | None = frame
+        while within is not None and within.f_code.co_filename != group_commit.__file__:
+            within = within.f_back
+        if within is not None:
+            self._left -= 1
+            if self._left == 0:
+                signal.raise_signal(signal.SIGUSR1)
+
+
+def test_a_follower_that_is_interrupted_anywhere_lets_go_of_no_lock_of_others() -> None:
+    disk = SlowDisk()
+    commit = GroupCommit(disk.sync)
+    commit.appended = 1
+    results: list[object] = []
+    leader = waiting(commit, 1, results)
+    assert disk.began.acquire(timeout=WAIT)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    def follow() -> None:
+        with pytest.raises((KeyboardInterrupt, AskTimeout)):
+            commit.wait_durable(1, 0.01)
+
+    try:
+        assert Interrupting(interrupt).every(follow) > 5
+    finally:
+        disk.let.release()
+        leader.join(WAIT)
+    assert results == ["durable"]
+
+
+def test_a_handler_may_sync_wherever_its_own_thread_leads() -> None:
+    commit = GroupCommit(lambda: signal.pthread_kill(threading.get_ident(), 0))
+
+    def append() -> None:
+        commit.appended += 1
+        commit._crowd = 2  # so that it waits for one more
+        commit.wait_durable(commit.appended, 0.1)
+
+    assert Interrupting(append).every(append) > 5
+    assert commit.durable == commit.appended
+    assert commit._leader == 0
