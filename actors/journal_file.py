@@ -365,7 +365,7 @@ class JournalFile(TurnActor):
                     if end > len(mapped) and end > len(mapped := self.growing.missed()):
                         try:
                             if end - at <= _READ_BYTES:
-                                return file.pread(end - at, at), at
+                                return file.pread_all(end - at, at), at
                             mapped = self.growing.up_to(end)
                         except OSError as error:
                             if file.fd >= 0:

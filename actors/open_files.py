@@ -136,7 +136,9 @@ class OpenFiles:
                 return b""  # it is mapped
         before = COLD.reads() if COLD.seldom() else None
         try:
-            data = pread(min(length, _MOST_BYTES), at)
+            data = pread(length := min(length, _MOST_BYTES), at)
+            if len(data) < length:  # where a device failed, which what is left tells
+                data += pread(length - len(data), at + len(data))
         except OSError as error:
             raise storage_error(error, file.path) from error
         if before is not None:

@@ -65,6 +65,16 @@ class AppendFile(ABC):
         """Write all of ``buf`` at ``offset``. On OSError the file may hold a part of it."""
         self._whole(buf, lambda part, taken: self.pwrite(part, offset + taken))
 
+    def pread_all(self, length: int, offset: int) -> bytes:
+        """As ``pread``, which may break off where a device fails: what is left tells of that.
+        Fewer bytes only where the file ends."""
+        found = self.pread(length, offset)
+        while len(found) < length and (
+            more := self.pread(length - len(found), offset + len(found))
+        ):
+            found += more
+        return found
+
     def _whole(self, buf: Buffer, write: Callable[[Buffer, int], int]) -> None:
         """``write`` takes what is left, and how many bytes were taken before."""
         try:

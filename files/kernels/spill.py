@@ -76,7 +76,7 @@ class Spill:
             count, columns = int(before[-1]), []
             for kind in self._types:
                 size = (high - low) * kind.itemsize
-                found = file.pread(size, at + low * kind.itemsize)
+                found = file.pread_all(size, at + low * kind.itemsize)
                 if len(found) != size:
                     raise ScratchFailed(f"{self._path}: what was put aside there is gone")
                 columns.append(np.frombuffer(found, dtype=kind))

@@ -65,6 +65,25 @@ def test_what_is_longer_than_a_system_call_reads_is_mapped(
         assert list(store.values()) == [b"1" * 1500]
 
 
+def test_a_read_that_a_device_breaks_off_is_no_damage(tmp_path: Path) -> None:
+    with opened(tmp_path / "s", read_cache_bytes=0) as store:
+        value = os.urandom(5_000)
+        store.put("key", value)
+        active = being_written(store)
+        pread = active.file.pread  # type: ignore[union-attr]
+
+        def to_a_place(length: int, at: int) -> bytes:
+            if at >= 2_500:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return pread(min(length, 2_500 - at), at)
+
+        active.file.pread = to_a_place  # type: ignore[union-attr]
+        with pytest.raises(octavo.StorageFailed, match="Input/output error"):
+            store.get("key")
+        active.file.pread = pread  # type: ignore[union-attr]
+        assert store.get("key") == value
+
+
 def test_what_stands_where_a_failed_write_was_cut_off_is_read(tmp_path: Path) -> None:
     with opened(tmp_path / "s", read_cache_bytes=0) as store:
         store.put(b"first", b"1" * 5000)

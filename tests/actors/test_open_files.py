@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 import pytest
 
 import octavo
@@ -16,6 +19,7 @@ class OneFile:
         self.state = State.SEALED
         self.mapped = 0
         self.pread: object = None
+        self.path = ""
 
     def map_now(self) -> bytes:
         self.mapped += 1
@@ -44,3 +48,16 @@ def test_nothing_is_kept_of_a_file_that_is_dropped() -> None:
     files.dropped(file)
     assert not files._open
     assert not files._singly
+
+
+def test_a_read_that_a_device_breaks_off_tells_why() -> None:
+    def to_a_place(length: int, at: int) -> bytes:
+        if at >= 4096:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return bytes(min(length, 4096 - at))
+
+    files, file = OpenFiles(8), OneFile()
+    file.pread, file.path = to_a_place, "a file"
+    assert files.read(file, 4000, 96) == bytes(96)  # type: ignore[arg-type]
+    with pytest.raises(octavo.StorageFailed, match="Input/output error"):
+        files.read(file, 4000, 200)  # type: ignore[arg-type]
