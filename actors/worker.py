@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import traceback
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from octavo.actors.measures import JobHistory
@@ -59,9 +60,10 @@ class JobRunner:
         none = none or not hasattr(select, "poll")  # eventlet takes it away
         self._in_process = in_process or none or not isinstance(disk, RealDisk)
         self._lock = new_lock()
-        self._ended = threading.Condition(self._lock)
         self._threads: set[int] = set()
         """Idents of those that run a job themselves."""
+        self._ended: SimpleQueue[None] = SimpleQueue()
+        """Told, once this is closed, of each of them that is done."""
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: WorkerPipe | None = None  # its
         self._closed = False
@@ -102,8 +104,7 @@ class JobRunner:
         finally:
             self._threads.discard(me)
             if self._closed:
-                with self._lock:
-                    self._ended.notify_all()
+                self._ended.put(None)
 
     def abandon(self, job: str) -> None:
         """Let no such job begin (Closed). If one is being run, end it: its asker gets WorkerDied.
@@ -123,12 +124,10 @@ class JobRunner:
         with self._lock:
             self._closed = True
             self._drop()
-            self._wait_for_threads()
-
-    def _wait_for_threads(self) -> None:
         me = {threading.get_ident()}  # a signal that closes the store may have come into its job
         while self._threads - me:
-            self._ended.wait(_LOOK_SECONDS)  # unasked, too: an interrupt may keep one from telling
+            with contextlib.suppress(Empty):  # unasked, too: an interrupt may keep one from telling
+                self._ended.get(timeout=_LOOK_SECONDS)
 
     def cut_off(self) -> None:
         """Take no more jobs, and end the one at hand where a process runs it: its asker gets
