@@ -315,8 +315,9 @@ def test_a_sealing_that_finds_no_room_leaves_the_file_as_it_was(
 
         monkeypatch.setattr(RealFile, "pwrite_all", pwrite_all)
         rolled(store)
-        file.enter()  # which serves what was sent to it
-        file.leave()
+        for actor in (store._inker, file):  # which serves what was sent to them
+            actor.enter()
+            actor.leave()
         assert path.read_bytes() == before
         image = killed(store, tmp_path / "image")
         full = False

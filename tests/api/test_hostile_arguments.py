@@ -152,7 +152,7 @@ def test_a_message_is_short_whatever_was_given(tmp_path: Path, wrong: Any) -> No
             lambda: octavo.IndexEdit(add=wrong),
             lambda: snap.merkle(wrong),
             lambda: snap.merkle(256, by=wrong),
-            lambda: snap.to_arrow(start=wrong),
+            lambda: snap.to_arrow(tag=wrong),
             lambda: snap.to_arrow([wrong]),
             lambda: store.consumer("c", since=wrong),
             lambda: store.snapshot(wrong),
