@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 
 from octavo.files.door.disk import Disk
 from octavo.files.door.maps import share_of_descriptors, share_of_maps
+from octavo.files.door.open_file import read_whole
 from octavo.files.errors import OUT_OF_MEANS, Closed, Corruption, room_for, storage_error
 from octavo.files.journal import cdb, record
 from octavo.files.kernels.cold_pages import COLD
@@ -136,9 +137,7 @@ class OpenFiles:
                 return b""  # it is mapped
         before = COLD.reads() if COLD.seldom() else None
         try:
-            data = pread(length := min(length, _MOST_BYTES), at)
-            if len(data) < length:  # where a device failed, which what is left tells
-                data += pread(length - len(data), at + len(data))
+            data = read_whole(pread, min(length, _MOST_BYTES), at)
         except OSError as error:
             raise storage_error(error, file.path) from error
         if before is not None:

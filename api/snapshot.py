@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import (
     TYPE_CHECKING,
@@ -188,10 +187,10 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
         Raises Misuse, also where pyarrow is not installed (``pip install 'octavo[arrow]'``).
         """
         bound = bounds(self._prefix, *_to_span(start, end, prefix), False)
-        return self._stream(lambda: Asked([bound], None), columns, batch_rows)
+        return self._stream(Asked([bound], None), columns, batch_rows)
 
     def _stream(
-        self, asked: Callable[[], Asked], columns: Sequence[str] | None, batch_rows: object
+        self, asked: Asked, columns: Sequence[str] | None, batch_rows: object
     ) -> pa.RecordBatchReader:
         if self._identity.head_only:
             raise Misuse(
@@ -199,7 +198,7 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
                 "entries, and Spark reads them as data frames"
             )
         wanted = arrow_stream.to_columns(columns)
-        return arrow_stream.stream(self._shared, asked(), wanted, batch_rows)
+        return arrow_stream.stream(self._shared, asked, wanted, batch_rows)
 
     def __repr__(self) -> str:
         reader = self._shared
@@ -345,7 +344,7 @@ class Snapshot(SnapshotBucket[bytes, Head], Closing):  # type: ignore[misc]  # a
         Raises Misuse.
         """
         number, span = self._identity.tags.number(tag), _to_span(start, end, prefix)
-        asked = partial(arrow_stream.in_all_buckets, self._shared, number, span)
+        asked = arrow_stream.in_all_buckets(self._shared, number, span)
         return self._stream(asked, columns, batch_rows)
 
     def publish(

@@ -66,14 +66,8 @@ class AppendFile(ABC):
         self._whole(buf, lambda part, taken: self.pwrite(part, offset + taken))
 
     def pread_all(self, length: int, offset: int) -> bytes:
-        """As ``pread``, which may break off where a device fails: what is left tells of that.
-        Fewer bytes only where the file ends."""
-        found = self.pread(length, offset)
-        while len(found) < length and (
-            more := self.pread(length - len(found), offset + len(found))
-        ):
-            found += more
-        return found
+        """Bytes [offset, offset + length); fewer where the file ends."""
+        return read_whole(self.pread, length, offset)
 
     def _whole(self, buf: Buffer, write: Callable[[Buffer, int], int]) -> None:
         """``write`` takes what is left, and how many bytes were taken before."""
@@ -280,13 +274,19 @@ def link_file(source: str, target: str) -> None:
 
 
 def pread_all(fd: int, length: int, offset: int) -> bytes:
-    """What preads give until there is enough, or no more."""
-    first = _pread(fd, length, offset)
+    """As ``read_whole``, by a descriptor."""
+    return read_whole(partial(_pread, fd), length, offset)
+
+
+def read_whole(pread: Callable[[int, int], bytes], length: int, offset: int) -> bytes:
+    """What preads give until there is enough, or no more. One breaks off where a device fails: the
+    next one tells of that."""
+    first = pread(length, offset)
     if len(first) == length or not first:
         return first
     parts = [first]
     had = len(first)
-    while had < length and (more := _pread(fd, length - had, offset + had)):
+    while had < length and (more := pread(length - had, offset + had)):
         parts.append(more)
         had += len(more)
     return b"".join(parts)

@@ -13,7 +13,8 @@ from octavo.files.ledger.ledger_key import after, end_of_prefix
 from octavo.files.ledger.rows import Columns
 
 _ROWS_A_BUCKET = 1000
-"""Where buckets have fewer, one pass over all rows is sooner done than a search in each bucket."""
+"""Where buckets have fewer, one pass over all rows is sooner done than a search in each bucket,
+for one span or for many: each costs either way."""
 
 
 class Chosen(Protocol):
@@ -121,6 +122,6 @@ def of_all_buckets(
 ) -> Asked:
     """The keys of some spans in all buckets of a type, whose prefixes these are; there are about
     so many rows."""
-    if rows < len(prefixes) * len(spans) * _ROWS_A_BUCKET:
+    if spans and rows < len(prefixes) * _ROWS_A_BUCKET:
         return Asked([of_type(tag)], OfSpans(spans))
     return Asked([bounds(each, *span, False) for span in spans for each in sorted(prefixes)], None)
