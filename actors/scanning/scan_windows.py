@@ -18,7 +18,7 @@ Part = tuple[int, Chunk, Sequence[int], int, int]
 its rows read as absent; rows [low, high)."""
 Rows = tuple[list[bytes], list[int], Sequence[int]]
 """Keys of some rows of a source, ascending; their sqns; which of them read as absent."""
-_MANY_TIMES = 8
+_MANY_TIMES = 3
 """Where the oldest source has so many times the rows of all newer ones, those are put among its."""
 _NEARLY_ALL = 20
 """Where another source has a row for so many of one's, keys are sorted together, without sqns."""
@@ -264,8 +264,9 @@ def _enter(newer: Rows, keys: list[bytes], sqns: list[int]) -> None:
     """Newer rows, of which there are few, among those of older ones in order."""
     names, numbers, gone = newer
     dead = set(gone)
+    at = 0
     for row, (key, sqn) in enumerate(zip(names, numbers, strict=True)):
-        at = bisect_left(keys, key)
+        at = bisect_left(keys, key, at)
         known = at < len(keys) and keys[at] == key
         if row in dead:
             if known:
