@@ -20,6 +20,8 @@ Rows = tuple[list[bytes], list[int], Sequence[int]]
 """Keys of some rows of a source, ascending; their sqns; which of them read as absent."""
 _MANY_TIMES = 3
 """Where the oldest source has so many times the rows of all newer ones, those are put among its."""
+_FEW, _OF_MANY = 64, 32
+"""More than these are so only up to one in so many: each that is put in moves all behind it."""
 _NEARLY_ALL = 20
 """Where another source has a row for so many of one's, keys are sorted together, without sqns."""
 
@@ -236,7 +238,8 @@ def merged(parts: Sequence[Rows]) -> tuple[list[bytes], list[int]]:
     if not gone:
         if len(parts) == 1:
             return keys, sqns
-        if sum([len(part[0]) for part in parts]) - len(keys) <= len(keys) // _MANY_TIMES:
+        newer = sum([len(part[0]) for part in parts]) - len(keys)
+        if newer <= min(len(keys) // _MANY_TIMES, _FEW + len(keys) // _OF_MANY):
             for part in parts[-2::-1]:  # so that newer ones win
                 _enter(part, keys, sqns)
             return keys, sqns
