@@ -22,7 +22,7 @@ from octavo.actors.writing.group_commit import NOT_WRITTEN, GroupCommit
 from octavo.actors.writing.operation import Data, joined, standing
 from octavo.actors.writing.room_ahead import LARGE_BYTES, NO_MAP, WIDE_FROM_BYTES, RoomAhead
 from octavo.files.door.disk import AppendFile, Disk
-from octavo.files.errors import Corruption, OctavoError, StorageFailed, storage_error
+from octavo.files.errors import Corruption, OctavoError, StorageFailed, call_behind, storage_error
 from octavo.files.jobs.worker import no_memory
 from octavo.files.journal import cdb, journal_names, record, short_value
 from octavo.files.journal.record import FRAME_BYTES
@@ -213,13 +213,13 @@ class JournalFile(TurnActor):
             if not self._name_durable:
                 self.disk.sync_dir(self.directory)
                 self._name_durable = True
-        except OSError as error:  # what a handler raised, such as TimeoutError, has no number
-            lost = error.__context__ if error.errno is None else error
-            if lost is not None and lost is not before:
+        except OSError as error:
+            lost = call_behind(error, before) if error.errno is None else error
+            if lost is not None:
                 self.commit.failure, self.failed = lost, self._not_synced
             raise
         except BaseException as interrupt:
-            if isinstance(lost := interrupt.__context__, OSError) and lost is not before:
+            if (lost := call_behind(interrupt, before)) is not None:
                 self.commit.failure, self.failed = lost, self._not_synced
             raise
 

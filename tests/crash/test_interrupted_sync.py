@@ -7,8 +7,10 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from errno import EIO
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from whole_store import opened
@@ -117,15 +119,58 @@ def test_a_sync_that_a_caller_has_recursed_too_far_for_is_none_that_failed(tmp_p
         assert store.get(b"a") == b"1"
 
 
+@contextmanager
+def heard_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_a_sync_that_fails_under_a_handler_that_raises_a_timeout_is_known(
     store: octavo.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def too_late(number: int, frame: object) -> None:
         raise TimeoutError("too late")
 
-    before = signal.signal(signal.SIGINT, too_late)
     failing, heard = interrupted_and_failed_by_name, octavo.StorageFailed
-    try:
+    with heard_by(too_late):
         nothing_is_believed_after(store, monkeypatch, own_disk, "sync_directory", failing, heard)
-    finally:
-        signal.signal(signal.SIGINT, before)
+
+
+def raised_over_its_own(raised: type[BaseException]) -> Callable[[int, FrameType | None], None]:
+    """A handler that meets an error of its own, and raises another one for that."""
+
+    def handler(number: int, frame: object) -> None:
+        try:
+            {}[number]
+        except KeyError:
+            raise raised from None
+
+    return handler
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, TimeoutError, ArithmeticError])
+def test_a_sync_that_fails_under_a_handler_that_met_an_error_of_its_own_is_known(
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch, raised: type[BaseException]
+) -> None:
+    failing = interrupted_and_failed_by_name
+    heard = octavo.StorageFailed if issubclass(raised, Exception) else raised
+    with heard_by(raised_over_its_own(raised)):
+        nothing_is_believed_after(store, monkeypatch, own_disk, "sync_directory", failing, heard)
+
+
+def test_a_handler_that_met_an_error_of_its_own_fails_no_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    with opened(tmp_path / "s") as store, heard_by(raised_over_its_own(TimeoutError)):
+        store.put(b"a", b"1")
+        with monkeypatch.context() as patched:
+            patched.setattr(RealFile, "sync", interrupted)
+            with pytest.raises(TimeoutError):
+                store.sync()
+        store.put(b"b", b"2", sync=True)
