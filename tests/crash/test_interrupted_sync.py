@@ -7,12 +7,12 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from errno import EIO
 from pathlib import Path
 from types import FrameType
 
 import pytest
+from behind_calls import heard_by
 from whole_store import opened
 
 import octavo
@@ -119,15 +119,6 @@ def test_a_sync_that_a_caller_has_recursed_too_far_for_is_none_that_failed(tmp_p
         assert store.get(b"a") == b"1"
 
 
-@contextmanager
-def heard_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    before = signal.signal(signal.SIGINT, handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def test_a_sync_that_fails_under_a_handler_that_raises_a_timeout_is_known(
     store: octavo.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,7 +126,7 @@ def test_a_sync_that_fails_under_a_handler_that_raises_a_timeout_is_known(
         raise TimeoutError("too late")
 
     failing, heard = interrupted_and_failed_by_name, octavo.StorageFailed
-    with heard_by(too_late):
+    with heard_by(too_late, signal.SIGINT):
         nothing_is_believed_after(store, monkeypatch, own_disk, "sync_directory", failing, heard)
 
 
@@ -157,7 +148,7 @@ def test_a_sync_that_fails_under_a_handler_that_met_an_error_of_its_own_is_known
 ) -> None:
     failing = interrupted_and_failed_by_name
     heard = octavo.StorageFailed if issubclass(raised, Exception) else raised
-    with heard_by(raised_over_its_own(raised)):
+    with heard_by(raised_over_its_own(raised), signal.SIGINT):
         nothing_is_believed_after(store, monkeypatch, own_disk, "sync_directory", failing, heard)
 
 
@@ -167,7 +158,8 @@ def test_a_handler_that_met_an_error_of_its_own_fails_no_sync(
     def interrupted(*_: object) -> None:
         signal.raise_signal(signal.SIGINT)
 
-    with opened(tmp_path / "s") as store, heard_by(raised_over_its_own(TimeoutError)):
+    handler = raised_over_its_own(TimeoutError)
+    with opened(tmp_path / "s") as store, heard_by(handler, signal.SIGINT):
         store.put(b"a", b"1")
         with monkeypatch.context() as patched:
             patched.setattr(RealFile, "sync", interrupted)
