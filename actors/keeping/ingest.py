@@ -281,8 +281,7 @@ class _Taking:
         bookie, penciller = self.bookie, self.penciller
         bookie.push()
         penciller.answer(None)  # what was sent to it is done
-        while penciller.tables:
-            task = penciller.tables[0]
+        while (task := penciller.actor_ref.call(Penciller.oldest)) is not None:
             with self._told_here():
                 self.clerk.do(task)
         if bookie.view.frozen:  # what was saved before it may not have been told
