@@ -262,7 +262,7 @@ class _Taking:
                 if self.inker.unsealed and tried < _POLITE_TRIES:
                     continue  # a writer was quicker
                 # In the Bookie's turn, so that no more come.
-                compaction.seal_waiting(self.inker_clerk, _PATIENCE_SECONDS)
+                compaction.seal_waiting(self.inker, _PATIENCE_SECONDS)
                 if self.inker.unsealed:
                     continue
                 if self._save_memory():
