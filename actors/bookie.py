@@ -131,8 +131,8 @@ class Bookie(LiveReads, TurnActor):
     def put_many(
         self, ledger_keys: list[bytes], tag: int, bucket: bytes, pairs: Pairs, kind: int = PUT
     ) -> int:
-        """Plain puts of one bucket in few writes; the last sqn. Otherwise as put. With DELETE as
-        the kind and empty values, deletes."""
+        """Plain puts of one bucket in few writes; the last sqn. With DELETE as the kind and empty
+        values, deletes. Otherwise as plain_put."""
         last = self.actor_ref.call(Bookie._put_many, ledger_keys, tag, bucket, pairs, kind)
         if self.pause_seconds:
             self.wait_a_little()

@@ -22,7 +22,7 @@ from octavo.actors.writing.group_commit import NOT_WRITTEN, GroupCommit
 from octavo.actors.writing.operation import Data, joined, standing
 from octavo.actors.writing.room_ahead import LARGE_BYTES, NO_MAP, WIDE_FROM_BYTES, RoomAhead
 from octavo.files.door.disk import AppendFile, Disk
-from octavo.files.errors import Corruption, OctavoError, StorageFailed, storage_error
+from octavo.files.errors import Corruption, OctavoError, StorageFailed, call_behind, storage_error
 from octavo.files.jobs.worker import no_memory
 from octavo.files.journal import cdb, journal_names, record, short_value
 from octavo.files.journal.record import FRAME_BYTES
@@ -213,13 +213,13 @@ class JournalFile(TurnActor):
             if not self._name_durable:
                 self.disk.sync_dir(self.directory)
                 self._name_durable = True
-        except OSError as error:  # what a handler raised, such as TimeoutError, has no number
-            lost = error.__context__ if error.errno is None else error
-            if lost is not None and lost is not before:
+        except OSError as error:
+            lost = call_behind(error, before) if error.errno is None else error
+            if lost is not None:
                 self.commit.failure, self.failed = lost, self._not_synced
             raise
         except BaseException as interrupt:
-            if isinstance(lost := interrupt.__context__, OSError) and lost is not before:
+            if (lost := call_behind(interrupt, before)) is not None:
                 self.commit.failure, self.failed = lost, self._not_synced
             raise
 
@@ -279,8 +279,8 @@ class JournalFile(TurnActor):
             last_sqn, size = self.base + count - 1, result["bytes"]
             entry = JournalEntry(name, self.base, last_sqn, count, size, self.seed)
             with unbroken:  # or it would be sealed again without its offsets
-                self.sealed_as(name)
-                self.entry = entry
+                self.sealed_as(entry)
+            return entry
         return self.entry
 
     def _times(self) -> tuple[int, int]:
@@ -290,24 +290,24 @@ class JournalFile(TurnActor):
             return 0, 0
         return self.header(self.base + first).time_ms, self.header(self.base + last).time_ms
 
-    def sealed_as(self, name: str) -> None:
-        """The worker turned the file into stock CDB under ``name``: read from that."""
-        self.state = after(self.state, "seal", self.name)
-        file, self.file, self.name = self.file, None, name
-        if file is not None:
-            file.close()
-        self.commit.durable = self.commit.appended
-        self._name_durable = True
+    def sealed_as(self, entry: JournalEntry) -> None:
+        """The worker made it stock CDB, of which the manifest is to say this: read from that. What
+        may find no memory stands before all that is changed, or behind it."""
+        state, reading = after(self.state, "seal", self.name), (None, _NONE)
         self.open_files.dropped(self)
         self.growing.forget()
-        self.reading, self.pread, self.offsets = (None, _NONE), None, _NONE
+        file, self.file = self.file, None
+        self.state, self.name, self.entry = state, entry.name, entry
+        self.commit.durable, self._name_durable = self.commit.appended, True
+        self.reading, self.pread, self.offsets = reading, None, _NONE
+        if file is not None:
+            file.close()
 
     def opened_sealed(self, *, missing: bool = False) -> None:
         """A sealed file of the manifest: nothing is read until someone asks for a record. One
         that is missing holds none: asking for one raises Corruption."""
         self.state = after(self.state, "open", self.name)
-        self._name_durable = True
-        self.missing = missing
+        self._name_durable, self.missing = True, missing
         if missing:
             self.reading = (b"", array("I", (cdb.RECORDS_AT,)))
 

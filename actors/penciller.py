@@ -129,14 +129,21 @@ class Penciller(TurnActor):
         """The last sqn of the tables that wait to be saved; 0 if none does."""
         return self.tables[-1].upto if self.tables else 0
 
+    def oldest(self) -> LevelZero | None:
+        """The table that is to be saved next. Those that the ledger has go: where no memory was
+        left behind its manifest's change, one would be saved twice."""
+        while self.tables and self.tables[0].upto <= self.manifest.persisted_sqn:
+            del self.tables[0]
+        return self.tables[0] if self.tables else None
+
     # ------------------------------------------------------------ what to merge
 
     def next_task(self) -> LevelZero | Merge | None:
         """The most pressing work, or None. O(files)."""
         if self.failed is not None:
             return None
-        if self.tables:
-            return self.tables[0]
+        if (task := self.oldest()) is not None:
+            return task
         if self.condemned:
             return None
         levels = self.manifest.levels
@@ -215,8 +222,7 @@ class Penciller(TurnActor):
         made = self._entries(files, 0)
         with self._named_or_gone(made):
             self._install(made, (), task.upto)
-        if task in self.tables:
-            self.tables.remove(task)
+        self.oldest()
 
     @unbroken
     def install_made(self, entries: Sequence[LedgerEntry], upto: int) -> LedgerManifest:

@@ -115,7 +115,7 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
         (exclusive), at most ``limit``.
 
         An overwritten, deleted or expired version is not among them (``store.changes`` has
-        those that the journal still holds). The journal is read from front to back: some 1 us an
+        those that the journal still holds). The journal is read from front to back: 1.5 us an
         item and its bytes, after some 0.1 us for each key there is, at each call, to find out
         which are live: so one iterator is quicker than pages. Memory: 8 KiB for 65,536
         consecutive sqns. Go on later with the last item's sqn as ``since``.
@@ -360,7 +360,7 @@ class Snapshot(SnapshotBucket[bytes, Head], Closing):  # type: ignore[misc]  # a
         It is a directory of hard links below the store's, and of a side file with what was in
         memory, so it outlives this snapshot, its process, merges and compactions. Its lease runs
         by the wall clock; when it has ended for five minutes the next opening of the store, or the
-        next publishing, removes it. ``count``: have all keys counted, 0.1 us each, in the worker
+        next publishing, removes it. ``count``: have all keys counted, 0.2 us each, in the worker
         process. Syncs, and rolls the journal. O(files), and what was in memory.
 
         ``name``: of one snapshot at a time. With ``replace`` this one takes it from another, in one

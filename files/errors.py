@@ -145,6 +145,16 @@ def refused(error: OSError, call: str) -> OSError:
     return OSError(errno.ENOSYS, f"{call} is refused ({error.strerror})", error.filename)
 
 
+def call_behind(error: BaseException | None, before: BaseException | None) -> OSError | None:
+    """The failed call of the system that an error is, or came over: what a signal's handler raises
+    has no number. ``before``: what was being handled before that call."""
+    while error is not None and error is not before:
+        if isinstance(error, OSError) and error.errno is not None:
+            return error
+        error = error.__context__
+    return None
+
+
 def storage_error(error: OSError, what: str) -> StorageFull | StorageFailed:
     """What an I/O error on the write path means for a store: no room for now, or poisoned."""
     advice = _MAKES_ROOM.get(error.errno or 0)

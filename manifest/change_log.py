@@ -189,17 +189,19 @@ class ChangeLog:
         is not in then, and the next one goes to a new file.
         """
         self._check(payload)
+        number = self.sequence + 1
+        # Made ahead: once it is in, nothing may find no memory, and say that it is not.
+        changes, size = self._changes + 1, self._bytes + RECORD_BYTES + len(payload)
         try:
             if self._file is None or self._size >= self.limits.file_bytes:
                 self._adopt(self._new_file(CHANGE, self.sequence, payload))
-                self.sequence += 1
+                self.sequence = number
             else:
-                self._append(self._file, payload)
+                self._append(self._file, number, payload)
         except OSError as error:
-            what = f"{self.directory}: change {self.sequence + 1} cannot be logged"
+            what = f"{self.directory}: change {number} cannot be logged"
             raise storage_error(error, what) from error
-        self._changes += 1
-        self._bytes += RECORD_BYTES + len(payload)
+        self._changes, self._bytes = changes, size
 
     def snapshot(self, payload: bytes) -> None:
         """Write the whole value, as it is after every change appended so far.
@@ -243,11 +245,10 @@ class ChangeLog:
         if len(payload) > MAX_PAYLOAD_BYTES:
             raise Misuse(f"payload of {len(payload)} bytes; allowed are {MAX_PAYLOAD_BYTES}")
 
-    def _append(self, file: AppendFile, payload: bytes) -> None:
+    def _append(self, file: AppendFile, number: int, payload: bytes) -> None:
         # Until the write is known to be good the log has no file: whatever interrupts it, be it
         # a KeyboardInterrupt, what follows goes to a new file that replaces this record.
         self._file = None
-        number = self.sequence + 1
         framed = record(self._seed, self._size, CHANGE, self.epoch, number, payload)
         whole = False
         try:
@@ -265,8 +266,8 @@ class ChangeLog:
         self._file = file
 
     def _adopt(self, started: _Started) -> None:
-        self._seed = started.who.seed
-        self._size = len(started.content)
+        size = len(started.content)
+        self._seed, self._size = started.who.seed, size
         self._file = started.file
 
     @contextmanager

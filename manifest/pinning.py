@@ -357,7 +357,7 @@ def _tail(
     known = None
     if before is not None and name.endswith(LOG):
         known = _known(disk, before.path, draft.path, name)
-    tail = recovery.whole_records(disk, path, name, known)
+    tail = recovery.growing_tail(disk, path, name, known)
     with unsynced.marking(disk, draft.journal):
         disk.sync_file(path)  # not before it is read: more may have come since
         if known is None:  # else it was done then

@@ -134,7 +134,7 @@ def _tail(
     return _scanned(buffer, path, name, base, seed, above, found)
 
 
-def whole_records(disk: Disk, path: str, name: str, known: array[int] | None = None) -> Tail:
+def growing_tail(disk: Disk, path: str, name: str, known: array[int] | None = None) -> Tail:
     """The whole records of a tail that is still being written; one that breaks off is no damage.
     Raises Corruption where whole records follow something that is none. ``known``: the offsets
     that this gave of the same file before; only what follows is read, O(those bytes)."""
@@ -142,7 +142,7 @@ def whole_records(disk: Disk, path: str, name: str, known: array[int] | None = N
     if who is None:
         raise Corruption(path, 0, "not the name of a journal file")
     base, seed = who
-    return steadily(lambda: _growing_tail(disk, path, name, base, seed, known))
+    return steadily(lambda: _tail_now(disk, path, name, base, seed, known))
 
 
 def steadily(read: Callable[[], T]) -> T:
@@ -154,7 +154,7 @@ def steadily(read: Callable[[], T]) -> T:
     return read()
 
 
-def _growing_tail(
+def _tail_now(
     disk: Disk, path: str, name: str, base: int, seed: int, known: array[int] | None
 ) -> Tail:
     found = Found([], [])

@@ -24,7 +24,13 @@ from weakref import WeakKeyDictionary
 
 from octavo.files.door.copying import set_apart
 from octavo.files.door.disk import Disk, RealDisk
-from octavo.files.errors import OUT_OF_DESCRIPTORS, StorageFailed, storage_error
+from octavo.files.errors import (
+    OUT_OF_DESCRIPTORS,
+    OctavoError,
+    StorageFailed,
+    call_behind,
+    storage_error,
+)
 from octavo.files.journal import journal_names
 from octavo.files.messages import messages_of
 
@@ -76,13 +82,12 @@ def marking(disk: Disk, directory: str) -> Iterator[None]:
         yield
     except BaseException as error:
         # Ctrl-C, or what a signal's handler raised, such as TimeoutError, may have come over it.
-        over = not isinstance(error, Exception) or getattr(error, "errno", 0) is None
-        lost = error.__context__ if over else error
-        if not isinstance(lost, OSError) or lost is before or lost.errno in _NEVER_BEGUN:
+        lost = None if isinstance(error, OctavoError) else call_behind(error, before)
+        if lost is None or lost.errno in _NEVER_BEGUN:
             raise
         if not mark(disk, directory):
             _known_here(disk).add(directory)
-        if over:
+        if lost is not error:
             raise
         advice = _NOT_THERE if lost.errno == errno.EROFS else _ADVICE
         raise StorageFailed(f"{directory}: an fsync failed: {lost}; {advice}") from lost

@@ -16,7 +16,7 @@ from octavo.actors.inker_clerk import InkerClerk, Score
 from octavo.actors.penciller_clerk import PencillerClerk
 from octavo.actors.progress import Progress, untold
 from octavo.files.errors import StorageFailed, StorageFull
-from octavo.manifest.journal_manifest import JournalEntry
+from octavo.manifest.journal_manifest import MAX_SQN, JournalEntry
 from octavo.manifest.run_choice import MAX_RUN_SQNS, REWRITE_PERCENT
 from octavo.manifest.small_files import MANY_SMALL, SMALL
 
@@ -104,18 +104,18 @@ def settle(clerk: InkerClerk) -> None:
     saver = clerk.bookie.actor.clerk
     if saver is not None:
         saver.call(PencillerClerk.save_all)
-    seal_waiting(clerk)
+    seal_waiting(clerk.inker.actor)
 
 
-def seal_waiting(clerk: InkerClerk, patience: float | None = None) -> None:
-    """Have the files that were rolled sealed, as far as that works. Not in the turns of the clerk,
-    the Inker and its files; ``patience``: how long each of those is waited for, in seconds."""
-    inker = clerk.inker.actor
+def seal_waiting(inker: Inker, patience: float | None = None, upto: int = MAX_SQN) -> None:
+    """Have the files that were rolled sealed, those that begin up to this sqn, as far as that
+    works. Not in the turns of the Inker and its files; ``patience``: how long each of those is
+    waited for, in seconds."""
     for _ in range(2 * len(inker.unsealed) + 2):
-        waiting = list(inker.unsealed)
+        waiting = [file for file in inker.unsealed if file.base <= upto]
         if not waiting or inker.failed is not None:
             return
-        clerk.inker.call(Inker.seal_next)
+        inker.actor_ref.call(Inker.seal_next)
         for actor in (waiting[0], inker):  # in their turns what was sent to them is done
             actor.answer(patience)
 

@@ -43,9 +43,12 @@ def named_or_gone(files: Sequence[File], names: Callable[[], Iterable[str]]) -> 
 
 
 def remove(disk: Disk, paths: Iterable[str]) -> None:
-    """Remove files that no manifest names. One that stays is removed by the next start."""
+    """Remove files that no manifest names, as far as they are there. One that stays is removed by
+    the next start."""
     for path in paths:
         try:
             disk.unlink(path)
+        except FileNotFoundError:
+            pass
         except OSError as error:
             log.warning("%s stays until the next start: %s", path, error)

@@ -32,6 +32,10 @@ def replace_files(
     """In the Inker's turn: one durable change of the manifest, then new lookups find the new
     files. ``added`` have their actors. The files that went."""
     manifest = inker.manifest.edit(added, removed, horizon=horizon)
+    names, files = set(removed), inker.view.files
+    gone = [file for file in files if file.name in names]
+    left = [file for file in files if file.name not in names]
+    view = JournalView.of([*left, *(entry.file for entry in added)])  # behind it no memory is taken
     try:
         inker.commit(manifest)
     except StorageFull:
@@ -39,10 +43,8 @@ def replace_files(
     except OctavoError as error:
         inker.poison(error)
         raise
-    names, files = set(removed), inker.view.files
-    left = [file for file in files if file.name not in names]
-    inker.view = JournalView.of([*left, *(entry.file for entry in added)])
-    return [file for file in files if file.name in names]
+    inker.view = view
+    return gone
 
 
 def remove_left(inker: Inker, waiting: Sequence[JournalFile], arguments: Mapping[str, Any]) -> None:

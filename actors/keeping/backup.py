@@ -134,7 +134,7 @@ def _filled(
     try:
         state: _State = running.bookie.call(_taken, number, running.identity.head_only)
         progress("sealing", 0, 1)
-        seal_waiting(running.inker_clerk.actor)
+        seal_waiting(running.inker.actor)
         entries, last = _entries(state, running.inker.actor)
         if before is not None:
             refuse_other_history(disk, target, entries)

@@ -246,6 +246,8 @@ class _Taking:
         self.inker = running.inker.actor
         self.penciller = running.penciller.actor
         self._linked: list[str] = []
+        # Made ahead: there may be no memory left for it.
+        self._in_doubt = StorageFailed(f"{name} may be committed; reopen the store")
 
     def run(self) -> Commit:
         """The commit, made now; of negative ``time_ms`` if somebody was first."""
@@ -260,7 +262,7 @@ class _Taking:
                 if self.inker.unsealed and tried < _POLITE_TRIES:
                     continue  # a writer was quicker
                 # In the Bookie's turn, so that no more come.
-                compaction.seal_waiting(self.inker_clerk, _PATIENCE_SECONDS)
+                compaction.seal_waiting(self.inker, _PATIENCE_SECONDS)
                 if self.inker.unsealed:
                     continue
                 if self._save_memory():
@@ -279,8 +281,7 @@ class _Taking:
         bookie, penciller = self.bookie, self.penciller
         bookie.push()
         penciller.answer(None)  # what was sent to it is done
-        while penciller.tables:
-            task = penciller.tables[0]
+        while (task := penciller.actor_ref.call(Penciller.oldest)) is not None:
             with self._told_here():
                 self.clerk.do(task)
         if bookie.view.frozen:  # what was saved before it may not have been told
@@ -320,19 +321,19 @@ class _Taking:
                 entries, ledger = self._linked_files(base)
                 if count:
                     inker.begin_at(base + count)
+                edited = inker.manifest.edit(entries, commits=(commit,))
             except BaseException as error:
                 remove(self.disk, self._linked)
                 if isinstance(error, OSError):
                     raise storage_error(error, self.where) from error
                 raise
-            edited = inker.manifest.edit(entries, commits=(commit,))
             try:
                 inker.commit(edited)
             except BaseException as error:
                 if for_certain(error):  # it is not in the log
                     remove(self.disk, self._linked)
                     raise
-                failed = error if isinstance(error, StorageFailed) else self._in_doubt(error)
+                failed = error if isinstance(error, StorageFailed) else self._in_doubt
                 inker.poison(failed)  # whether it is in the log, the next start finds out
                 raise
             if count:
@@ -392,6 +393,7 @@ class _Taking:
 
     def _link(self, name: str, target: str) -> None:
         path = f"{self.where}/{name}"
+        self._linked.append(target)  # before it is there: behind that it might find no memory
         try:
             self.disk.link(path, target)
         except FileNotFoundError:  # who staged it took it away
@@ -400,10 +402,6 @@ class _Taking:
             if error.errno != errno.EXDEV:
                 raise
             raise Misuse(f"{path} is on another file system than the store") from None
-        self._linked.append(target)
-
-    def _in_doubt(self, error: BaseException) -> StorageFailed:
-        return StorageFailed(f"{self.name} may be committed, but: {error!r}; reopen the store")
 
     def _show(
         self, entries: Sequence[JournalEntry], ledger: Sequence[LedgerEntry], last: int
@@ -426,19 +424,18 @@ class _Taking:
             )
             inker.view = JournalView.of((*inker.view.files, *files))
             manifest = self.penciller.actor_ref.call(Penciller.install_made, ledger, last)
+            bookie.view.recent.frozen = True  # it is empty, and a snapshot may still look at it
+            view = replace(
+                bookie.view,
+                recent=MemoryTable(last),
+                ledger=manifest,
+                journal=inker.view,
+                generation=bookie.view.generation + 1,
+            )
+            bookie.taken_in(view, last)
         except BaseException as error:
-            # The journal has it, memory and ledger do not: no write may come on top of that.
-            failed = self._in_doubt(error)
-            inker.poison(failed)
+            # The journal has it, memory or ledger does not: no write may come on top of that.
+            inker.poison(self._in_doubt)
             if isinstance(error, OctavoError | OSError):
-                raise failed from error  # StorageFull, say, would say that nothing is kept
+                raise self._in_doubt from error  # StorageFull would say that nothing is kept
             raise
-        bookie.view.recent.frozen = True  # it is empty, and a snapshot may still look at it
-        view = replace(
-            bookie.view,
-            recent=MemoryTable(last),
-            ledger=manifest,
-            journal=inker.view,
-            generation=bookie.view.generation + 1,
-        )
-        bookie.taken_in(view, last)

@@ -7,6 +7,7 @@ from typing import Any
 
 from octavo.actors.bookie import Bookie
 from octavo.actors.closed_meanwhile import or_closed
+from octavo.actors.compacting.compaction import seal_waiting
 from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.opening.identity import Identity
@@ -54,7 +55,7 @@ def publish(
                     "or publish with replace=True"
                 )
             inker.make_durable(reader.sqn)
-            files = sealed_up_to(bookie, reader.view.journal, reader.sqn)
+            files = _sealed_up_to(bookie, reader.view.journal, reader.sqn)
             draft = Draft(disk, store, now_ms)
             try:
                 made = _filled(draft, bookie, identity, reader, files, counted=counted)
@@ -87,18 +88,12 @@ def _instead_of(disk: Disk, before: list[Published], draft: Draft) -> None:
         raise
 
 
-def sealed_up_to(bookie: Bookie, journal: JournalView, upper: int) -> list[JournalFile]:
+def _sealed_up_to(bookie: Bookie, journal: JournalView, upper: int) -> list[JournalFile]:
     """The files of a view with the records up to ``upper``, every one of them sealed by now."""
     inker: Inker = bookie.inker
     bookie.actor_ref.call(_rolled_past, upper)
+    seal_waiting(inker, upto=upper)
     files = [file for file in journal.files if file.base <= upper]
-    for _ in range(2 * len(inker.unsealed) + 2):
-        waiting = [file for file in files if file.state in (State.WRITING, State.ROLLED)]
-        if not waiting:
-            break
-        inker.actor_ref.call(Inker.seal_next)
-        for actor in (*inker.unsealed[:1], inker):  # in their turns what was sent to them is done
-            actor.answer(None)
     for file in files:
         if file.state in (State.WRITING, State.ROLLED):
             raise inker.why_not_sealed(file.path)

@@ -197,7 +197,7 @@ class _Opening:
         if any(tail.damaged for tail in found.tails.tails):
             # Now: what is damaged and unsealed others refuse to read. A long one is not waited for.
             with suppress(AskTimeout):
-                seal_waiting(inker_clerk.actor)
+                seal_waiting(inker.actor)
         return Running(
             path=self.path,
             options=self.options,

@@ -8,13 +8,11 @@ from collections.abc import Collection
 from octavo.actors.memory_table import Slice
 from octavo.actors.view import View
 from octavo.files.kernels.arrays import distinct
-from octavo.files.ledger import ledger_key
+from octavo.files.ledger import chosen_rows, ledger_key
 from octavo.files.ledger.live_batches import Batch
 
 _FEW = 512
-"""So many buckets are looked at one by one, some 70 us each, whatever there is beside."""
-_ROWS_A_LOOK = 1000
-"""Rows of other buckets that a pass steps over in the time of such a look."""
+"""So many buckets are looked at one by one, whatever there is beside."""
 _FIRST_KEYS, _MOST_KEYS = 16, 4096
 """Keys of memory that are taken at a time."""
 
@@ -55,9 +53,7 @@ def fronts(view: View, upper: int, tag: int, take: Slice) -> dict[bytes, bool]:
 
 def in_one_pass(view: View, doubtful: int) -> bool:
     """Whether so many buckets are sooner looked at in one pass over all rows than one by one."""
-    if doubtful <= _FEW:
-        return False
-    return most_rows(view) < doubtful * _ROWS_A_LOOK
+    return doubtful > _FEW and chosen_rows.in_one_pass(most_rows(view), doubtful)
 
 
 def most_rows(view: View) -> int:

@@ -13,8 +13,7 @@ from octavo.files.ledger.ledger_key import after, end_of_prefix
 from octavo.files.ledger.rows import Columns
 
 _ROWS_A_BUCKET = 1000
-"""Where buckets have fewer, one pass over all rows is sooner done than a search in each bucket,
-for one span or for many: each costs either way."""
+"""A pass steps over so many in the time of a search in one bucket, some 70 us."""
 
 
 class Chosen(Protocol):
@@ -117,11 +116,16 @@ class Asked(NamedTuple):
     chosen: Chosen | None
 
 
+def in_one_pass(rows: int, buckets: int) -> bool:
+    """Whether one pass over so many rows is sooner done than a search in each of some buckets."""
+    return rows < buckets * _ROWS_A_BUCKET
+
+
 def of_all_buckets(
     tag: int, spans: Sequence[Span], prefixes: Collection[bytes], rows: int
 ) -> Asked:
     """The keys of some spans in all buckets of a type, whose prefixes these are; there are about
-    so many rows."""
-    if spans and rows < len(prefixes) * _ROWS_A_BUCKET:
+    so many rows. Of many spans each costs either way."""
+    if spans and in_one_pass(rows, len(prefixes)):
         return Asked([of_type(tag)], OfSpans(spans))
     return Asked([bounds(each, *span, False) for span in spans for each in sorted(prefixes)], None)

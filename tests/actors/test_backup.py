@@ -15,6 +15,7 @@ from simdisk import SimDisk
 from simfaults import SimCrash
 
 import octavo
+from octavo.actors.inker import Inker
 from octavo.actors.keeping import backup as backups
 from octavo.actors.keeping.linking import Linked, bring
 from octavo.actors.opening import shutdown, startup
@@ -287,8 +288,8 @@ def test_compaction_after_the_roll_takes_nothing_from_the_backup(
         store.put_many((b"%d" % n, b"then") for n in range(900))
         sealing = backups.seal_waiting
 
-        def meanwhile(clerk: object) -> None:
-            sealing(clerk)  # type: ignore[arg-type]
+        def meanwhile(inker: Inker) -> None:
+            sealing(inker)
             monkeypatch.setattr(backups, "seal_waiting", sealing)
             store.put_many((b"%d" % n, b"later") for n in range(900))
             store.compact()

@@ -15,6 +15,7 @@ from octavo import Tag
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.reader import Reader
 from octavo.actors.reading import bucket_names
+from octavo.files.ledger import chosen_rows
 from octavo.files.wall_clock import wall_clock_ms
 
 WAYS = pytest.mark.parametrize("few", [0, 1 << 20], ids=["one pass", "one by one"])
@@ -92,7 +93,7 @@ def test_a_few_doubtful_buckets_beside_many_rows_take_no_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bucket_names, "_FEW", 3)
-    monkeypatch.setattr(bucket_names, "_ROWS_A_LOOK", 10)
+    monkeypatch.setattr(chosen_rows, "_ROWS_A_BUCKET", 10)
     with opened(tmp_path / "s") as store:
         store.put_many((b"%04d" % number, b"v") for number in range(100))
         for number in range(8):

@@ -31,11 +31,11 @@ def test_a_backup_during_which_the_store_is_closed_says_so(
     store = opened(tmp_path / "s")
     store.put_many((b"%d" % n, b"v") for n in range(600))
 
-    def closed_by_another(clerk: InkerClerk) -> None:
+    def closed_by_another(inker: Inker) -> None:
         closer = threading.Thread(target=store.close)
         closer.start()
         closer.join()
-        clerk.inker.call(Inker.seal_next)
+        inker.actor_ref.call(Inker.seal_next)
 
     monkeypatch.setattr(backups, "seal_waiting", closed_by_another)
     with pytest.raises(octavo.Closed):

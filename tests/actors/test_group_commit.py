@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import signal
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
 import pytest
+from behind_calls import behind_each_call, heard_by
 from counting_actor import WAIT, run_threads
 
 import octavo
@@ -305,17 +305,13 @@ def test_what_a_handler_raises_during_a_sync_is_no_sync_that_failed(
         monkeypatch.setattr(open_file, "sync_data", plain)
         signal.raise_signal(signal.SIGALRM)
 
-    before = signal.signal(signal.SIGALRM, too_late)
-    try:
-        with octavo.open(tmp_path / "s") as store:
-            store.put(b"k", b"1", sync=True)
-            monkeypatch.setattr(open_file, "sync_data", during)
-            with pytest.raises(kind, match="too late"):
-                store.put(b"k", b"2", sync=True)
-            assert store.put(b"k", b"3", sync=True) == store.last_sqn
-            assert store[b"k"] == b"3"
-    finally:
-        signal.signal(signal.SIGALRM, before)
+    with heard_by(too_late, signal.SIGALRM), octavo.open(tmp_path / "s") as store:
+        store.put(b"k", b"1", sync=True)
+        monkeypatch.setattr(open_file, "sync_data", during)
+        with pytest.raises(kind, match="too late"):
+            store.put(b"k", b"2", sync=True)
+        assert store.put(b"k", b"3", sync=True) == store.last_sqn
+        assert store[b"k"] == b"3"
 
 
 def test_a_timeout_that_a_handler_raises_during_a_put_is_no_write_that_failed(
@@ -328,56 +324,22 @@ def test_a_timeout_that_a_handler_raises_during_a_put_is_no_write_that_failed(
         signal.raise_signal(signal.SIGALRM)
         return 0
 
-    before = signal.signal(signal.SIGALRM, too_late)
-    try:
-        with octavo.open(tmp_path / "s") as store:
-            store.put(b"k", b"1")
-            with monkeypatch.context() as patched:
-                patched.setattr(open_file.RealFile, "pwrite", during)
-                with pytest.raises(TimeoutError, match="too late"):
-                    store.put(b"k", b"2")
-            store.put(b"k", b"3")
-            assert store[b"k"] == b"3"
-    finally:
-        signal.signal(signal.SIGALRM, before)
+    with heard_by(too_late, signal.SIGALRM), octavo.open(tmp_path / "s") as store:
+        store.put(b"k", b"1")
+        with monkeypatch.context() as patched:
+            patched.setattr(open_file.RealFile, "pwrite", during)
+            with pytest.raises(TimeoutError, match="too late"):
+                store.put(b"k", b"2")
+        store.put(b"k", b"3")
+        assert store[b"k"] == b"3"
 
 
-class Interrupting:
-    """Sends its own thread SIGUSR1 behind the calls of C that group commits make there, also by
-    what they call, one after the other: ``heard`` runs where one comes."""
-
-    def __init__(self, heard: Callable[[], object]) -> None:
-        self._heard = heard
-        self._left = 0
-
-    def every(self, action: Callable[[], object]) -> int:
-        """The action again and again, until all were sent. How many those were."""
-        before = signal.signal(signal.SIGUSR1, lambda *_: self._heard())
-        number = 0
-        try:
-            while True:
-                number += 1
-                self._left = number
-                sys.setprofile(self._look)
-                try:
-                    action()
-                finally:
-                    sys.setprofile(None)
-                if self._left > 0:
-                    return number - 1
-        finally:
-            signal.signal(signal.SIGUSR1, before)
-
-    def _look(self, frame: FrameType, event: str, called: object) -> None:
-        if event != "c_return" or self._left == 0:
-            return
-        within: FrameType | None = frame
-        while within is not None and within.f_code.co_filename != group_commit.__file__:
-            within = within.f_back
-        if within is not None:
-            self._left -= 1
-            if self._left == 0:
-                signal.raise_signal(signal.SIGUSR1)
+def by_a_commit(frame: FrameType, called: str) -> bool:
+    """Whether group commits make a call of C, also by what they call."""
+    within: FrameType | None = frame
+    while within is not None and within.f_code.co_filename != group_commit.__file__:
+        within = within.f_back
+    return within is not None
 
 
 def test_a_follower_that_is_interrupted_anywhere_lets_go_of_no_lock_of_others() -> None:
@@ -388,7 +350,7 @@ def test_a_follower_that_is_interrupted_anywhere_lets_go_of_no_lock_of_others() 
     leader = waiting(commit, 1, results)
     assert disk.began.acquire(timeout=WAIT)
 
-    def interrupt() -> None:
+    def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     def follow() -> None:
@@ -396,7 +358,8 @@ def test_a_follower_that_is_interrupted_anywhere_lets_go_of_no_lock_of_others() 
             commit.wait_durable(1, 0.01)
 
     try:
-        assert Interrupting(interrupt).every(follow) > 5
+        with heard_by(interrupt):
+            assert behind_each_call(follow, by_a_commit) > 5
     finally:
         disk.let.release()
         leader.join(WAIT)
@@ -406,11 +369,12 @@ def test_a_follower_that_is_interrupted_anywhere_lets_go_of_no_lock_of_others() 
 def test_a_handler_may_sync_wherever_its_own_thread_leads() -> None:
     commit = GroupCommit(lambda: signal.pthread_kill(threading.get_ident(), 0))
 
-    def append() -> None:
+    def append(*_: object) -> None:
         commit.appended += 1
         commit._crowd = 2  # so that it waits for one more
         commit.wait_durable(commit.appended, 0.1)
 
-    assert Interrupting(append).every(append) > 5
+    with heard_by(append):
+        assert behind_each_call(append, by_a_commit) > 5
     assert commit.durable == commit.appended
     assert commit._leader == 0

@@ -94,6 +94,39 @@ def test_a_sealing_that_ctrl_c_cuts_short_at_its_end_is_done_again(
         assert dict(store.items()) == expected
 
 
+def test_behind_a_sealing_that_finds_no_memory_at_its_end_files_are_sealed_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close = RealFile.close
+
+    def short(closed: RealFile) -> None:
+        if closed is written:
+            raise MemoryError
+        close(closed)
+
+    expected = {b"%03d" % i: b"value %d" % i for i in range(200)}
+    with no_hang(), opened(tmp_path / "s", roll_count=4096) as store:
+        store.put_many(expected)
+        file = store._inker.active
+        assert file is not None
+        written = file.file
+        file.enter()  # so that nobody else seals it
+        try:
+            rolled(store)
+            with monkeypatch.context() as patched:
+                patched.setattr(RealFile, "close", short)
+                with pytest.raises(MemoryError):
+                    file.seal_now(store._inker.runner)
+        finally:
+            file.leave()
+        store.put(b"later", b"")
+        rolled(store)
+        settle(store)
+        assert not store._inker.unsealed
+        assert store.stats()["journal"]["sealed_files"] == 2
+        assert dict(store.items()) == {**expected, b"later": b""}
+
+
 def test_of_files_that_were_not_sealed_as_the_store_closed_only_the_last_is_gone_on_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

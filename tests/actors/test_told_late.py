@@ -26,6 +26,7 @@ from octavo.actors.turns.runtime import TurnActor
 from octavo.actors.turns.turn_future import TurnFuture
 from octavo.files.errors import AskTimeout
 from octavo.files.handover.staged_writer import StagedWriter
+from octavo.manifest.change_log import ChangeLog
 from octavo.manifest.commits import Commit
 
 KEYS = [b"%03d" % number for number in range(40)]
@@ -284,6 +285,26 @@ def test_a_trim_has_what_the_penciller_was_not_told_of_saved(
         assert store.stats()["persisted_sqn"] == store.last_sqn
         assert [row.key for row in bucket.rows()] == KEYS
         assert store.verify().ok
+        forget(store)
+
+
+def test_a_table_is_saved_once_though_there_was_no_memory_behind_the_change_that_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def short(*_: object) -> None:
+        raise MemoryError
+
+    with one_thread("saved once") as pool:
+        store = opened(SimDisk(), clock_ms=clock_ms)
+        put_all(store, b"1")
+        with monkeypatch.context() as patch:
+            patch.setattr(ChangeLog, "snapshot_if_due", short)
+            saved(store, pool)
+        put_all(store, b"2")
+        saved(store, pool)
+        assert store.verify().ok
+        assert store.stats()["persisted_sqn"] == store.last_sqn
+        assert dict(store.items()) == dict.fromkeys(KEYS, b"2")
         forget(store)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NoReturn
 from unittest.mock import patch
 
 import pytest
@@ -13,7 +14,7 @@ from simdisk import SimDisk
 from whole_store import Clock, flush, opened, rolled, settle
 
 import octavo
-from octavo.actors.compacting import compaction
+from octavo.actors.compacting import compaction, journal_install
 from octavo.actors.compacting.compaction import next_run
 from octavo.actors.compacting.delete_pending import DeletePending
 from octavo.actors.compacting.waste import Waste
@@ -121,6 +122,26 @@ def test_a_file_whose_deletion_was_broken_off_stands_in_the_way_of_no_other() ->
     files[0].stop()
     assert pending.sweep() == 0
     assert gone == ["s/a", "s/b", "s/c"]
+
+
+def test_a_compaction_that_finds_no_memory_to_show_its_files_leaves_all_as_it_was() -> None:
+    def no_memory(*_: object) -> NoReturn:
+        raise MemoryError
+
+    disk = SimDisk()
+    with one_thread("not shown") as pool:
+        store = opened_on_one_thread(disk, clock_ms=clock_ms)
+        for value in (b"old", b"new"):
+            store.put_many((b"%02d" % n, value) for n in range(60))
+            store._running.bookie.call(journal_install.rolled)
+            pool.go_on()
+        with patch.object(journal_install.JournalView, "of", no_memory), pytest.raises(MemoryError):
+            store.compact()
+        assert store.backup("/backup").sqn == store.last_sqn
+        assert store.compact().records_dropped == 60
+        assert store.backup("/backup").sqn == store.last_sqn
+        assert dict(store.items()) == {b"%02d" % n: b"new" for n in range(60)}
+        forget(store)
 
 
 def test_a_trim_makes_of_what_it_gave_back_the_room_that_there_was_not(

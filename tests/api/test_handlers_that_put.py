@@ -4,13 +4,13 @@ told of a cycle where that call is in the turn, never left to wait for itself.""
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType
 from typing import Any
 
 import pytest
+from behind_calls import behind_each_call, heard_by
 
 import octavo
 from octavo.actors.bookie import Bookie
@@ -21,36 +21,11 @@ from octavo.files.errors import AskCycle
 
 
 class Handler:
-    """Of SIGUSR1, which comes behind each call of C, one after the other, that ``of`` makes."""
+    """Puts, and swallows that it may not."""
 
-    def __init__(self, store: octavo.Store, of: CodeType) -> None:
+    def __init__(self, store: octavo.Store) -> None:
         self._store = store
-        self._of = of
-        self._left = 0
         self.met: list[str] = []
-        self.among: frozenset[str] | None = None  # calls of any name
-
-    def run(self, action: Callable[[], object]) -> None:
-        """The action again and again, until it has no further call to come behind."""
-        number = 0
-        while True:
-            number += 1
-            self._left = number
-            sys.setprofile(self._look)
-            try:
-                action()
-            finally:
-                sys.setprofile(None)
-            if self._left > 0:
-                return
-
-    def _look(self, frame: FrameType, event: str, called: Any) -> None:
-        if event == "c_return" and frame.f_code is self._of:
-            if self.among is not None and called.__name__ not in self.among:
-                return
-            self._left -= 1
-            if self._left == 0:
-                signal.raise_signal(signal.SIGUSR1)
 
     def __call__(self, *_: object) -> None:
         try:
@@ -90,12 +65,9 @@ def test_a_handler_that_puts_waits_for_no_turn_of_its_own_thread(
     code_of, action = CALLS[name]
     monkeypatch.setattr(TurnActor, "DEADLINE_SECONDS", 10.0)
     with octavo.open(tmp_path / "store", worker=False) as store:
-        handler = Handler(store, code_of(store))
-        earlier = signal.signal(signal.SIGUSR1, handler)
-        try:
-            handler.run(lambda: action(store))
-        finally:
-            signal.signal(signal.SIGUSR1, earlier)
+        handler, code = Handler(store), code_of(store)
+        with heard_by(handler):
+            behind_each_call(lambda: action(store), lambda frame, _: frame.f_code is code)
         assert "put" in handler.met  # before it was in the turn, or after
         assert ("cycle" in handler.met) == (name == "put")  # the others call nothing of C in theirs
         assert store["from the handler"] == b"%d" % (
@@ -117,13 +89,13 @@ def test_a_close_within_a_put_of_its_own_thread_is_refused_and_the_put_goes_on(
     tmp_path: Path,
 ) -> None:
     with octavo.open(tmp_path / "store", worker=False) as store:
-        closer = Closer(store, of_put(store))
-        closer.among = frozenset({"xxh3_64_intdigest", "append"})  # before its record is one, after
-        earlier = signal.signal(signal.SIGUSR1, closer)
-        try:
-            closer.run(lambda: store.put("key", "value"))
-        finally:
-            signal.signal(signal.SIGUSR1, earlier)
+        closer, code = Closer(store), of_put(store)
+        among = {"xxh3_64_intdigest", "append"}  # before its record is one, after
+        with heard_by(closer):
+            behind_each_call(
+                lambda: store.put("key", "value"),
+                lambda frame, called: frame.f_code is code and called in among,
+            )
         assert closer.met.count("cycle") > 1
         assert not store.closed
         assert store["key"] == b"value"
@@ -147,13 +119,9 @@ def test_a_close_within_a_close_of_its_own_thread_leaves_it_to_that(
         store.close()
         closed.append(True)
 
-    monkeypatch.setattr(shutdown, "stop", interrupted)
-    earlier = signal.signal(signal.SIGUSR1, close)
-    try:
+    with heard_by(close), monkeypatch.context() as patched:
+        patched.setattr(shutdown, "stop", interrupted)
         store.close()
-    finally:
-        signal.signal(signal.SIGUSR1, earlier)
-        monkeypatch.undo()
     assert closed == [True]
     with octavo.open(tmp_path / "store", worker=False) as store:
         assert (store["key"], store.last_sqn) == (b"value", 1)

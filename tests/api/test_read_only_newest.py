@@ -347,15 +347,15 @@ def test_wherever_a_file_ended_before_the_rest_of_it_follows(
     body, name = active_file(store).read_bytes(), active_file(store).name
     path = tmp_path / name
     path.write_bytes(body)
-    want = recovery.whole_records(disk, str(path), name).offsets
+    want = recovery.growing_tail(disk, str(path), name).offsets
     assert len(want) == 9
     seen: set[int] = set()
     for length in range(want[0], len(body) + 1):
         path.write_bytes(body[:length])
-        known: array[int] = recovery.whole_records(disk, str(path), name).offsets
+        known: array[int] = recovery.growing_tail(disk, str(path), name).offsets
         seen.add(len(known))
         path.write_bytes(body)
-        assert recovery.whole_records(disk, str(path), name, known).offsets == want
+        assert recovery.growing_tail(disk, str(path), name, known).offsets == want
     assert seen == {1, 2, 5, 6, 7, 9}
 
 

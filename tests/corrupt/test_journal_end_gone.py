@@ -60,18 +60,18 @@ def test_an_owner_who_reserves_more_meanwhile_has_not_closed_the_store(
 ) -> None:
     """What a reader finds may come up to what was reserved when it read the manifest."""
     monkeypatch.setattr(journal_manifest, "GIVEN_BACK", 1 << 40)
-    plain = pinning.recovery.whole_records
+    plain = pinning.recovery.growing_tail
     with opened(tmp_path / "s") as store:
         store.put("k", "v")
 
-        def whole_records(*args: Any) -> recovery.Tail:
+        def growing_tail(*args: Any) -> recovery.Tail:
             found = plain(*args)
             if raised:
                 rolled(store)
                 settle(store)
             return found
 
-        monkeypatch.setattr(pinning.recovery, "whole_records", whole_records)
+        monkeypatch.setattr(pinning.recovery, "growing_tail", growing_tail)
         with octavo.open(tmp_path / "s", read_only=True) as reader:
             assert bool(reader.stats()["notes"]) is not raised
 

@@ -634,7 +634,7 @@ def loaded(path: Path) -> dict[bytes, bytes]:
     with octavo.open(path) as store:
         store.put_many([(b"%03d" % n, b"value %d" % n) for n in range(300)])
         rolled(store)
-        compaction.seal_waiting(store._running.inker_clerk.actor)
+        compaction.seal_waiting(store._inker)
     victim = sealed(path)
     flip(victim, victim.read_bytes().index(b"value 7") + 2)
     with octavo.open(path) as store:

@@ -368,14 +368,14 @@ def test_what_is_told_of_a_pinned_store_stays_in_it(monkeypatch: pytest.MonkeyPa
     disk = SimDisk()
     store = opened(disk, sync="none")
     wanted = filled(store, 20)
-    real = pinning.recovery.whole_records
+    real = pinning.recovery.growing_tail
 
     def more(*which: Any) -> Any:
         store.put(b"more", b"value")
         return real(*which)
 
     with monkeypatch.context() as meanwhile:
-        meanwhile.setattr(pinning.recovery, "whole_records", more)
+        meanwhile.setattr(pinning.recovery, "growing_tail", more)
         assert pinning.pin(disk, "/s", HOUR_MS, 1_800_000_000_000).sqn == 21
     for where, image in images(disk):
         found = opened(image)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 from contextlib import suppress
 from functools import partial
+from typing import Any, NoReturn
 
 import pytest
 from look import NOW_MS, clock_ms, read_all
@@ -16,10 +17,12 @@ import octavo
 from octavo.actors.bookie import Bookie
 from octavo.actors.compacting import compaction
 from octavo.actors.inker_clerk import InkerClerk
+from octavo.actors.keeping import ingest as commits
 from octavo.actors.keeping.ingest import Ingested, _Taking, ingest
 from octavo.files.handover.staged_writer import StagedWriter
 from octavo.manifest import change_log
 from octavo.manifest.change_log import Limits
+from octavo.manifest.journal_manifest import JournalManifest
 from octavo.manifest.pinning import pin
 from octavo.pipeline.feed_files import JournalLook
 
@@ -307,3 +310,87 @@ def test_a_commit_that_could_not_sync_a_sealed_name_lets_no_write_go_by(
     told, at_once, _ = failed_seal(monkeypatch, "sync_held", errno.EIO)
     assert type(told) is octavo.StorageFailed
     assert at_once is not None
+
+
+def no_memory(*_: object, **__: object) -> NoReturn:
+    raise MemoryError
+
+
+def test_a_commit_that_memory_could_not_be_told_of_lets_no_write_go_by(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = staged_disk()
+    with one_thread("commit"):
+        store = opened(disk, clock_ms=clock_ms, sync="always")
+        with monkeypatch.context() as short:
+            short.setattr(commits, "MemoryTable", no_memory)
+            with pytest.raises(MemoryError):
+                commit(store)
+        assert contents(store) == BEFORE
+        with pytest.raises(octavo.StorageFailed, match="may be committed"):
+            store.put_many(LATER.items())
+        with pytest.raises(octavo.StorageFailed, match="may be committed"):
+            commit(store)
+        forget(store)
+    with one_thread("again"):
+        store = opened(disk.after_kill(), clock_ms=clock_ms, sync="always")
+        assert contents(store) == BEFORE | JOB
+        assert commit(store).repeated
+        forget(store)
+
+
+class ShortOnce(list[str]):
+    """There is no memory for the first that is to be in it."""
+
+    short = True
+
+    def append(self, name: str) -> None:
+        if self.short:
+            self.short = False
+            raise MemoryError
+        super().append(name)
+
+
+def test_a_commit_that_found_no_memory_for_the_name_of_a_link_may_be_made_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Short(_Taking):
+        def __init__(self, *told: Any) -> None:
+            super().__init__(*told)
+            self._linked = ShortOnce()
+
+    with one_thread("commit"):
+        store = opened(staged_disk(), clock_ms=clock_ms, sync="always")
+        with monkeypatch.context() as short:
+            short.setattr(commits, "_Taking", Short)
+            with pytest.raises(MemoryError):
+                commit(store)
+        assert not commit(store).repeated
+        assert contents(store) == BEFORE | JOB
+        forget(store)
+
+
+def test_of_a_commit_that_found_no_memory_for_its_change_no_link_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    edit = JournalManifest.edit
+
+    def short(manifest: JournalManifest, *told: Any, **more: Any) -> JournalManifest:
+        if "commits" in more:
+            raise MemoryError
+        return edit(manifest, *told, **more)
+
+    disk = staged_disk()
+    with one_thread("commit"):
+        store = opened(disk, clock_ms=clock_ms, sync="always")
+        with monkeypatch.context() as patch:
+            patch.setattr(JournalManifest, "edit", short)
+            with pytest.raises(MemoryError):
+                commit(store)
+        linked = [*disk.listdir("/store/journal"), *disk.listdir("/store/ledger")]
+        named = {entry.name for entry in store._inker.manifest.entries}
+        named |= {entry.name for entry in store._running.penciller.actor.manifest.entries}
+        assert {name for name in linked if name.endswith((".cdb", ".sst"))} == named
+        assert not commit(store).repeated
+        assert contents(store) == BEFORE | JOB
+        forget(store)

@@ -9,8 +9,10 @@ import sys
 from collections.abc import Callable, Iterator
 from errno import EIO
 from pathlib import Path
+from types import FrameType
 
 import pytest
+from behind_calls import heard_by
 from whole_store import opened
 
 import octavo
@@ -123,9 +125,44 @@ def test_a_sync_that_fails_under_a_handler_that_raises_a_timeout_is_known(
     def too_late(number: int, frame: object) -> None:
         raise TimeoutError("too late")
 
-    before = signal.signal(signal.SIGINT, too_late)
     failing, heard = interrupted_and_failed_by_name, octavo.StorageFailed
-    try:
+    with heard_by(too_late, signal.SIGINT):
         nothing_is_believed_after(store, monkeypatch, own_disk, "sync_directory", failing, heard)
-    finally:
-        signal.signal(signal.SIGINT, before)
+
+
+def raised_over_its_own(raised: type[BaseException]) -> Callable[[int, FrameType | None], None]:
+    """A handler that meets an error of its own, and raises another one for that."""
+
+    def handler(number: int, frame: object) -> None:
+        try:
+            {}[number]
+        except KeyError:
+            raise raised from None
+
+    return handler
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, TimeoutError, ArithmeticError])
+def test_a_sync_that_fails_under_a_handler_that_met_an_error_of_its_own_is_known(
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch, raised: type[BaseException]
+) -> None:
+    failing = interrupted_and_failed_by_name
+    heard = octavo.StorageFailed if issubclass(raised, Exception) else raised
+    with heard_by(raised_over_its_own(raised), signal.SIGINT):
+        nothing_is_believed_after(store, monkeypatch, own_disk, "sync_directory", failing, heard)
+
+
+def test_a_handler_that_met_an_error_of_its_own_fails_no_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    handler = raised_over_its_own(TimeoutError)
+    with opened(tmp_path / "s") as store, heard_by(handler, signal.SIGINT):
+        store.put(b"a", b"1")
+        with monkeypatch.context() as patched:
+            patched.setattr(RealFile, "sync", interrupted)
+            with pytest.raises(TimeoutError):
+                store.sync()
+        store.put(b"b", b"2", sync=True)

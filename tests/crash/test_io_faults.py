@@ -211,10 +211,11 @@ def test_a_reader_without_descriptors_puts_nothing_in_doubt(name: str) -> None:
 
 
 @pytest.mark.parametrize("failed", [False, True], ids=["well", "failed"])
-@pytest.mark.parametrize("heard", [KeyboardInterrupt, TimeoutError])
+@pytest.mark.parametrize("own", [False, True], ids=["", "over an error of the handler's own"])
+@pytest.mark.parametrize("heard", [KeyboardInterrupt, TimeoutError, ArithmeticError])
 @pytest.mark.parametrize("name", READERS)
 def test_what_a_signal_raises_in_a_readers_sync_says_nothing_of_how_that_went(
-    name: str, heard: type[BaseException], failed: bool, monkeypatch: pytest.MonkeyPatch
+    name: str, heard: type[BaseException], own: bool, failed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read, disk = READERS[name], SimDisk()
     with one_thread("owner"):
@@ -228,7 +229,11 @@ def test_what_a_signal_raises_in_a_readers_sync_says_nothing_of_how_that_went(
             if failed:
                 raise OSError(errno.EIO, "Input/output error")
         finally:
-            raise heard("too late")
+            try:
+                if own:
+                    raise KeyError
+            finally:
+                raise heard("too late")
 
     with monkeypatch.context() as patched:
         patched.setattr(disk, "sync_file", interrupted)

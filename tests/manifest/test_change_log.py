@@ -423,6 +423,25 @@ def test_what_a_snapshot_that_failed_did_not_replace_goes_with_the_next_ones(sim
     log.close()
 
 
+@pytest.mark.parametrize("file_bytes", [1, 1 << 20], ids=["new file", "same file"])
+def test_of_a_change_that_is_in_no_memory_is_wanted_to_say_so(
+    sim: SimDisk, file_bytes: int
+) -> None:
+    log = ChangeLog.begin(sim, HERE, 1, b"s", limits=Limits(file_bytes))
+
+    class Short(bytes):
+        """Nobody has the memory to count it once it is in."""
+
+        def __len__(self) -> int:
+            if log.sequence:
+                raise MemoryError
+            return super().__len__()
+
+    log.append(Short(b"first"))
+    log.append(b"second")
+    assert recover(sim.after_kill(), HERE).changes == [b"first", b"second"]
+
+
 def test_a_snapshot_for_which_there_is_no_memory_is_put_off(sim: SimDisk) -> None:
     limits = Limits(snapshot_changes=1, snapshot_bytes=1)
     for number in range(1, 100):

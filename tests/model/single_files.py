@@ -163,7 +163,7 @@ def scanned(at: Place) -> object:
 
 def tail(at: Place) -> object:
     """As a reader of another process reads what is being written."""
-    found = recovery.whole_records(DISK, at.path, at.name)
+    found = recovery.growing_tail(DISK, at.path, at.name)
     return [
         row
         for each in found.changes

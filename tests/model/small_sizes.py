@@ -55,7 +55,7 @@ SIZES: dict[str, tuple[int, ...]] = {
     "actors.scanning.empty_ranges _MOST_ENTRIES": (2, 4096),
     "actors.bookie _FOR_SCANS": (0, 3),
     "actors.reading.bucket_names _FEW": (1, 3, 512),
-    "actors.reading.bucket_names _ROWS_A_LOOK": (1, 10, 1000),
+    "files.ledger.chosen_rows _ROWS_A_BUCKET": (1, 10, 1000),
     "actors.reading.bucket_names _FIRST_KEYS": (1, 3, 16),
     "actors.reading.bucket_names _MOST_KEYS": (1, 5, 4096),
     "actors.scanning.index_scan MANY": (1, 3, 512),
