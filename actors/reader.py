@@ -366,11 +366,15 @@ class Reader(PlainReads, PlainHeads):
             self.step()
             yield keys[low : low + STEP]
 
+    def fronts(self, tag: int) -> dict[bytes, bool]:
+        """Prefixes of the buckets that may hold a live key: see bucket_names.fronts."""
+        with self.reading():
+            return bucket_names.fronts(self.view, self.sqn, tag, self._bookie.slice)
+
     def buckets(self, tag: int = ledger_key.STANDARD) -> Iterator[bytes]:
         """Names of the buckets that hold a live key of the type, in byte order. O(buckets); O(keys)
         where the first key of most buckets is dead."""
-        with self.reading():
-            lives = bucket_names.fronts(self.view, self.sqn, tag, self._bookie.slice)
+        lives = self.fronts(tag)
         doubtful = {prefix for prefix, live in lives.items() if not live}
         if bucket_names.in_one_pass(self.view, len(doubtful)):
             for batch in self.batches(of_type(tag), Prefixes(doubtful), heads=False):

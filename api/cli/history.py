@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
 from xxhash import xxh3_128
 
+from octavo.arguments import to_bucket
 from octavo.cli.options import (
     COUNT,
     STANDARD,
@@ -26,14 +27,22 @@ from octavo.cli.output import Advance, Output, complain, progress
 from octavo.cli.read import tell, tell_of_other_types
 from octavo.cli.rows import entries_to_json
 from octavo.figures import count, moment, size
+from octavo.files.later import Later
+from octavo.files.ledger.chosen_rows import Asked, Span
+from octavo.files.ledger.head import Head
 from octavo.manifest.store_identity import HEAD_ONLY
 from octavo.notation import IN_DEFAULT, fields_of, no_key, printed, to_name, to_text
 
 if TYPE_CHECKING:
-    from octavo.snapshot import Snapshot, SnapshotBucket
+    from octavo.actors.scanning import row_parts
+    from octavo.snapshot import Snapshot
+else:
+    row_parts = Later("octavo.actors.scanning.row_parts")
 
 _LEASE_SECONDS = 3600.0
 _RENEW_EVERY = 4096
+_Row = tuple[bytes, bytes, Head]
+"""Bucket, key, head."""
 
 
 # ---------------------------------------------------------------- changes
@@ -147,7 +156,7 @@ def snapshot(
         raise click.UsageError("--prefix is not for --get, which takes a whole KEY")
     if notation is not None and not listing and key is None:
         raise click.UsageError("--hex and --text are for --list and --get, which print bytes")
-    chosen = None if bucket is None else to_bytes("--bucket", bucket)
+    chosen = None if bucket is None else to_bucket(to_bytes("--bucket", bucket))
     begins = None if prefix is None else to_bytes("--prefix", prefix, hexadecimal=hex_key)
     wanted = None if key is None else one_key(key, hexadecimal=hex_key)
     with Output() as out, open_for_reading(path) as store, store.snapshot(_LEASE_SECONDS) as snap:
@@ -169,11 +178,12 @@ def snapshot(
             if name is None and not chosen:
                 complain(f"nothing found{IN_DEFAULT}")
         else:
-            names = list(snap.buckets(tag=tag)) if chosen is None else [chosen]
-            folded = _Fold(snap, tag, fold or "bytes", depth)
+            snap._check_mode()
+            folded = _Fold(snap, fold or "bytes", depth)
+            number = snap._identity.tags.number(tag)
             with progress("folding", None) as advance:
-                for name in names:
-                    folded.bucket(name, begins, advance)
+                span = Span(prefix=begins)
+                folded.take(row_parts.to_ask(snap._shared, number, chosen, span), advance)
             folded.report(out, as_json)
             tell_of_other_types(snap, tag)
 
@@ -181,43 +191,37 @@ def snapshot(
 class _Fold:
     """Counts, adds up or digests what a snapshot holds, in groups."""
 
-    def __init__(self, snap: Snapshot, tag: str, kind: str, depth: int | None) -> None:
-        self._snap, self._tag = snap, tag
+    def __init__(self, snap: Snapshot, kind: str, depth: int | None) -> None:
+        self._snap = snap
         self._kind = kind
         self._depth = depth
         self._groups: dict[tuple[bytes, bytes], list[int]] = {}
         self._digest = xxh3_128()
         self._done = 0
 
-    def bucket(self, name: bytes, begins: bytes | None, advance: Advance) -> None:
-        """Take in a bucket. O(keys of it)."""
-        for key, length in self._rows(name, begins):
-            group = self._groups.setdefault((name, self._group_of(key)), [0, 0])
-            group[0] += 1
-            group[1] += length
-            self._done += 1
-            if self._done % _RENEW_EVERY == 0:
-                self._snap.renew()
-                advance(self._done)
+    def take(self, asked: Asked, advance: Advance) -> None:
+        """Take in all rows that are asked for. O(keys), however many buckets there are."""
+        digested = self._kind == "digest"
+        for part in row_parts.row_parts(self._snap._shared, asked, by_values=digested):
+            rows = zip(part.buckets(), part.keys(), part.heads(), strict=True)
+            for name, key, head in self._digested(rows, part.values()) if digested else rows:
+                group = self._groups.setdefault((name, self._group_of(key)), [0, 0])
+                group[0] += 1
+                group[1] += head.size
+                self._done += 1
+                if self._done % _RENEW_EVERY == 0:
+                    self._snap.renew()
+                    advance(self._done)
 
-    def _rows(self, name: bytes, begins: bytes | None) -> Iterator[tuple[bytes, int]]:
-        source = self._snap.bucket(name, tag=self._tag)
-        if self._kind == "count":
-            return ((key, 0) for key in source.keys(prefix=begins))
-        if self._kind == "bytes":
-            return ((key, head.size) for key, head in source.heads(prefix=begins))
-        return self._digested(name, source, begins)
-
-    def _digested(
-        self, name: bytes, source: SnapshotBucket, begins: bytes | None
-    ) -> Iterator[tuple[bytes, int]]:
-        pairs = zip(source.items(prefix=begins), source.heads(prefix=begins), strict=True)
-        for (key, value), (_, head) in pairs:
+    def _digested(self, rows: Iterable[_Row], values: Iterable[bytes]) -> Iterator[_Row]:
+        """The rows, each digested with its value."""
+        for row, value in zip(rows, values, strict=True):
+            name, key, head = row
             expiry = str(head.expires_at or 0).encode()
             for part in (name, key, value, head.metadata, expiry):
                 self._digest.update(len(part).to_bytes(8, "big"))
                 self._digest.update(part)
-            yield key, len(value)
+            yield row
 
     def _group_of(self, key: bytes) -> bytes:
         if self._depth is None:
