@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -40,9 +41,8 @@ else:
     row_parts = Later("octavo.actors.scanning.row_parts")
 
 _LEASE_SECONDS = 3600.0
-_RENEW_EVERY = 4096
-_Row = tuple[bytes, bytes, Head]
-"""Bucket, key, head."""
+_Group = tuple[bytes, bytes, int, int]
+"""Bucket, how keys begin, how many there are, bytes of their values."""
 
 
 # ---------------------------------------------------------------- changes
@@ -195,33 +195,42 @@ class _Fold:
         self._snap = snap
         self._kind = kind
         self._depth = depth
-        self._groups: dict[tuple[bytes, bytes], list[int]] = {}
+        self._groups: list[_Group] = []
+        """In order; there may be a million."""
         self._digest = xxh3_128()
-        self._done = 0
 
     def take(self, asked: Asked, advance: Advance) -> None:
         """Take in all rows that are asked for. O(keys), however many buckets there are."""
-        digested = self._kind == "digest"
+        digested, done, name = self._kind == "digest", 0, b""
+        of_bucket: dict[bytes, list[int]] = {}
         for part in row_parts.row_parts(self._snap._shared, asked, by_values=digested):
-            rows = zip(part.buckets(), part.keys(), part.heads(), strict=True)
-            for name, key, head in self._digested(rows, part.values()) if digested else rows:
-                group = self._groups.setdefault((name, self._group_of(key)), [0, 0])
-                group[0] += 1
-                group[1] += head.size
-                self._done += 1
-                if self._done % _RENEW_EVERY == 0:
-                    self._snap.renew()
-                    advance(self._done)
+            rows = zip(part.keys(), part.heads(), strict=True)
+            values = part.values()
+            for _, bucket, low, high in part.runs():
+                if bucket != name:
+                    self._end(name, of_bucket)
+                    name, of_bucket = bucket, {}
+                for key, head in islice(rows, high - low):
+                    group = of_bucket.setdefault(self._group_of(key), [0, 0])
+                    group[0] += 1
+                    group[1] += head.size
+                    if digested:
+                        self._take_digest(name, key, next(values), head)
+                done += high - low
+            self._snap.renew()
+            advance(done)
+        self._end(name, of_bucket)
 
-    def _digested(self, rows: Iterable[_Row], values: Iterable[bytes]) -> Iterator[_Row]:
-        """The rows, each digested with its value."""
-        for row, value in zip(rows, values, strict=True):
-            name, key, head = row
-            expiry = str(head.expires_at or 0).encode()
-            for part in (name, key, value, head.metadata, expiry):
-                self._digest.update(len(part).to_bytes(8, "big"))
-                self._digest.update(part)
-            yield row
+    def _end(self, bucket: bytes, groups: dict[bytes, list[int]]) -> None:
+        """These are all groups of a bucket."""
+        for begins, (number, total) in sorted(groups.items()):
+            self._groups.append((bucket, begins, number, total))
+
+    def _take_digest(self, name: bytes, key: bytes, value: bytes, head: Head) -> None:
+        expiry = str(head.expires_at or 0).encode()
+        for part in (name, key, value, head.metadata, expiry):
+            self._digest.update(len(part).to_bytes(8, "big"))
+            self._digest.update(part)
 
     def _group_of(self, key: bytes) -> bytes:
         if self._depth is None:
@@ -230,8 +239,8 @@ class _Fold:
 
     def report(self, out: Output, as_json: bool) -> None:
         """Print the groups in order, and the totals."""
-        keys = sum(group[0] for group in self._groups.values())
-        length = sum(group[1] for group in self._groups.values())
+        keys = sum(number for _, _, number, _ in self._groups)
+        length = sum(total for _, _, _, total in self._groups)
         digest = self._digest.hexdigest() if self._kind == "digest" else None
         if as_json:
             document: dict[str, Any] = {
@@ -243,26 +252,29 @@ class _Fold:
                 document["bytes"] = length
             if digest is not None:
                 document["digest"] = digest
-            document["groups"] = [self._group(*item) for item in sorted(self._groups.items())]
+            document["groups"] = [self._group(*group) for group in self._groups]
             out.json(document)
             return
         out.line(f"snapshot at sqn {count(self._snap.sqn)}, {moment(self._snap.taken_at)}")
         if digest is not None:
             out.line(f"digest {digest}")
-        rows = [("bucket", "keys begin" if self._depth else "", "keys", "bytes")]
-        for (name, begins), (number, total) in sorted(self._groups.items()):
-            rows.append((to_text(name) or "(default)", to_text(begins), count(number), size(total)))
-        rows.append(("all", "", count(keys), size(length)))
-        shown = [row[:3] if self._kind == "count" else row for row in rows]
-        if not self._depth:
-            shown = [(row[0], *row[2:]) for row in shown]
-        out.columns(shown, right=range(1 if not self._depth else 2, 4))
+        shown = [0, 1, 2, 3] if self._depth else [0, 2, 3]
+        cells = itemgetter(*(shown[:-1] if self._kind == "count" else shown))
 
-    def _group(self, at: tuple[bytes, bytes], figures: list[int]) -> dict[str, Any]:
-        document = fields_of(bucket=at[0])
+        def rows() -> Iterator[Sequence[str]]:
+            yield cells(("bucket", "keys begin", "keys", "bytes"))
+            for name, begins, number, total in self._groups:
+                named = to_text(name) or "(default)"
+                yield cells((named, to_text(begins), count(number), size(total)))
+            yield cells(("all", "", count(keys), size(length)))
+
+        out.columns(rows, right=range(shown.index(2), 4))
+
+    def _group(self, name: bytes, begins: bytes, number: int, total: int) -> dict[str, Any]:
+        document = fields_of(bucket=name)
         if self._depth is not None:
-            document |= fields_of(begins=at[1])
-        document["keys"] = figures[0]
+            document |= fields_of(begins=begins)
+        document["keys"] = number
         if self._kind != "count":
-            document["bytes"] = figures[1]
+            document["bytes"] = total
         return document
