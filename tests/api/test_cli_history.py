@@ -11,6 +11,7 @@ from cli_runs import document, documents, octavo, output
 
 import octavo as library
 from octavo.actors.reader import Reader
+from octavo.cli.output import Output
 
 
 @pytest.fixture
@@ -134,6 +135,20 @@ def test_all_buckets_are_one_pass_of_a_fold(
     assert found["groups"][7] == {
         "bucket": "007", "begins": "k", "keys": 1, **({"bytes": 2} if fold != "count" else {})
     }  # fmt: skip
+
+
+def test_lines_of_a_fold_are_made_one_at_a_time(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[object] = []
+    monkeypatch.setattr(Output, "columns", lambda out, rows, right: given.append(rows))
+    octavo("snapshot", store)
+    (rows,) = given
+    assert callable(rows)
+    assert list(rows()) == list(rows()) == [
+        ("bucket", "keys", "bytes"), ("(default)", "2", "8 B"), ("docs", "1", "1 B"),
+        ("all", "3", "9 B"),
+    ]  # fmt: skip
 
 
 def test_a_snapshot_lists_and_reads(store: Path) -> None:

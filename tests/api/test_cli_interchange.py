@@ -159,9 +159,9 @@ def test_all_buckets_are_one_scan_of_a_parquet_dump(
     assert scans.call_count == 2  # one asks for sizes
 
 
-@pytest.mark.parametrize("ending", [".jsonl", ".csv"])
+@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet"])
 @pytest.mark.parametrize("bounds", [[], ["--prefix", "k"]], ids=str)
-def test_all_buckets_are_one_pass_of_a_dump_as_text(
+def test_all_buckets_are_one_pass_of_a_dump(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, bounds: list[str]
 ) -> None:
     names = [f"{at:03}" for at in range(20)]
