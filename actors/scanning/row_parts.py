@@ -26,7 +26,7 @@ def to_ask(reader: Reader, tag: int, bucket: bytes | None, span: Span) -> Asked:
         return Asked([bounds(ledger_key.prefix(tag, bucket), *span, False)], None)
     if span == Span():
         return Asked([of_type(tag)], None)
-    prefixes = reader.fronts(tag)
+    prefixes = reader.fronts(of_type(tag))
     return of_all_buckets(tag, [span], prefixes, bucket_names.most_rows(reader.view))
 
 

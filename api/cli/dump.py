@@ -35,6 +35,7 @@ from octavo.files.argument_checks import shown
 from octavo.files.errors import Misuse
 from octavo.files.kernels.arrays import np
 from octavo.files.later import Later
+from octavo.files.ledger.bounds import of_type
 from octavo.files.ledger.chosen_rows import Span
 from octavo.files.ledger.ledger_key import INDEX, split
 from octavo.notation import put_field, to_text
@@ -180,7 +181,7 @@ class _Source:
 
     def indexed(self, names: tuple[str, ...]) -> Collection[bytes]:
         """Names of the buckets that may have index entries which are wanted."""
-        fronts = self._snap._shared.fronts(INDEX) if "index" in names else ()
+        fronts = self._snap._shared.fronts(of_type(INDEX)) if "index" in names else ()
         return {split(front)[1] for front in fronts}
 
     def entries(self, bucket: bytes, key: bytes) -> Entries | None:

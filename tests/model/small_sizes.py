@@ -55,6 +55,7 @@ SIZES: dict[str, tuple[int, ...]] = {
     "actors.bookie _FOR_SCANS": (0, 3),
     "actors.reading.bucket_names _FEW": (1, 3, 512),
     "actors.reading.bucket_names _ROWS_A_LOOK": (1, 10, 1000),
+    "actors.reading.bucket_names _TOGETHER": (1, 3, 1 << 13),
     "actors.reading.bucket_names _FIRST_KEYS": (1, 3, 16),
     "actors.reading.bucket_names _MOST_KEYS": (1, 5, 4096),
     "actors.scanning.index_scan MANY": (1, 3, 512),
