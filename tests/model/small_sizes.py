@@ -62,6 +62,7 @@ SIZES: dict[str, tuple[int, ...]] = {
     "actors.scanning.index_scan _FEW_MORE": (1, 3, 32),
     "actors.scanning.index_scan MOST_FILES": (1, 3, 64),
     "actors.scanning.journal_order _STRETCH_ROWS": (1, 7, 1024),
+    "actors.scanning.row_parts _PART_ROWS": (1, 7, 1 << 13),
     "actors.scanning.batch_values _FEW": (1, 32),
     "actors.scanning.batch_values _MANY": (2, 64),
     "actors.scanning.batch_values _ROWS_A_FILE": (1, 24),
