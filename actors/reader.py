@@ -366,23 +366,31 @@ class Reader(PlainReads, PlainHeads):
             self.step()
             yield keys[low : low + STEP]
 
-    def buckets(self, tag: int = ledger_key.STANDARD) -> Iterator[bytes]:
-        """Names of the buckets that hold a live key of the type, in byte order. O(buckets); O(keys)
-        where the first key of most buckets is dead."""
+    def fronts(self, bound: Bounds) -> dict[bytes, bool]:
+        """Prefixes of buckets that may hold a live key: see bucket_names.fronts."""
         with self.reading():
-            lives = bucket_names.fronts(self.view, self.sqn, tag, self._bookie.slice)
-        doubtful = {prefix for prefix, live in lives.items() if not live}
-        if bucket_names.in_one_pass(self.view, len(doubtful)):
-            for batch in self.batches(of_type(tag), Prefixes(doubtful), heads=False):
-                for prefix in bucket_names.of_batch(batch):
-                    lives[prefix] = True
-            doubtful.clear()
-        for prefix in sorted(lives):
-            live = lives[prefix]
-            if prefix in doubtful:
-                live = next(self.windows(of_bucket(prefix), brief=True), None) is not None
-            if live:
-                yield ledger_key.split(prefix)[1]
+            return bucket_names.fronts(self.view, self.sqn, bound, self._bookie.slice)
+
+    def buckets(self, tag: int = ledger_key.STANDARD) -> Iterator[bytes]:
+        """Names of the buckets that hold a live key of the type, in byte order, some thousands at a
+        time. O(buckets); O(keys) where the first key of most buckets is dead."""
+        with self.reading():
+            stretches = bucket_names.stretches(self.view, of_type(tag))
+        for bound in stretches:
+            lives = self.fronts(bound)
+            doubtful = {prefix for prefix, live in lives.items() if not live}
+            if bucket_names.in_one_pass(self.view, len(doubtful) * len(stretches)):
+                for batch in self.batches(bound, Prefixes(doubtful), heads=False):
+                    lives.update(dict.fromkeys(bucket_names.of_batch(batch), True))
+                doubtful.clear()
+            for prefix in sorted(lives):
+                live = lives[prefix]
+                if prefix in doubtful:
+                    live = next(self.windows(of_bucket(prefix), brief=True), None) is not None
+                if live:
+                    yield ledger_key.split(prefix)[1]
+                if bound is not stretches[-1]:  # there is more to be read
+                    self.step()
 
     @contextmanager
     def reading(self) -> Iterator[None]:

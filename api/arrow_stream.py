@@ -7,7 +7,6 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from octavo.actors.reader import Reader
-from octavo.actors.reading import bucket_names
 from octavo.actors.scanning.batch_values import BatchValues
 from octavo.files.argument_checks import shown, to_whole
 from octavo.files.errors import Misuse
@@ -15,8 +14,7 @@ from octavo.files.kernels import arrow
 from octavo.files.kernels.arrays import np
 from octavo.files.kernels.arrow import COLUMNS
 from octavo.files.kernels.byte_strings import Ints, gather
-from octavo.files.ledger.bounds import of_type
-from octavo.files.ledger.chosen_rows import Asked, Span, of_all_buckets
+from octavo.files.ledger.chosen_rows import Asked
 from octavo.files.ledger.live_batches import Batch, as_slice, end_to_end, names_of, parts_of
 
 if TYPE_CHECKING:
@@ -40,16 +38,6 @@ def to_columns(columns: object) -> tuple[str, ...]:
     if not columns or len(set(columns)) != len(columns):
         raise Misuse(f"columns={shown(columns)}: allowed are one or more names, each once")
     return tuple(columns)
-
-
-def in_all_buckets(reader: Reader, tag: int, span: Span) -> Asked:
-    """The keys of a span in all buckets of a type. O(buckets). Raises Corruption."""
-    if span == Span():
-        return Asked([of_type(tag)], None)
-    view = reader.view
-    with reader.reading():
-        prefixes = bucket_names.fronts(view, reader.sqn, tag, reader._bookie.slice)
-    return of_all_buckets(tag, [span], prefixes, bucket_names.most_rows(view))
 
 
 def stream(

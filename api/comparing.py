@@ -10,23 +10,16 @@ from typing import NamedTuple
 from octavo.actors.opening.tags import STANDARD
 from octavo.actors.reader import Reader
 from octavo.actors.scanning.merkle_trees import to_segments, tree_of
+from octavo.actors.scanning.row_parts import row_parts
 from octavo.arguments import Key, to_bucket
 from octavo.changes import Change, changes_of
 from octavo.files.errors import Misuse
 from octavo.files.ledger import ledger_key
 from octavo.files.ledger.bounds import Bounds, of_bucket
-from octavo.files.ledger.chosen_rows import Segments
+from octavo.files.ledger.chosen_rows import Asked, Segments
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.head_key import apart
 from octavo.files.ledger.ledger_key import STANDARD as TAG
-from octavo.files.ledger.live_batches import (
-    WINDOW_BYTES,
-    WINDOW_ROWS,
-    buckets_of,
-    heads_of,
-    keys_of,
-    parts_of,
-)
 from octavo.files.ledger.merkle import By, MerkleTree, bits_of, to_by
 from octavo.snapshot import Snapshot
 from octavo.store import Store
@@ -176,15 +169,12 @@ class _Side:
 
     def rows(self, segments: Segments) -> Iterator[_Row]:
         """The live rows of some segments, in order."""
-        reader = self._reader
-        for whole in reader.batches(self._bound, segments, heads=True):
-            for batch in parts_of(whole, WINDOW_ROWS, WINDOW_BYTES, by_values=False):
-                keys, heads = keys_of(batch), heads_of(batch)
-                for prefix, low, high in buckets_of(batch):
-                    tag, bucket, _ = ledger_key.split(prefix)
-                    reader.step()
-                    for key, head in zip(keys[low:high], heads[low:high], strict=True):
-                        yield (tag, bucket, key), head
+        asked = Asked([self._bound], segments)
+        for part in row_parts(self._reader, asked, by_values=False):
+            keys, heads = part.keys(), part.heads()
+            for tag, bucket, low, high in part.runs():
+                for key, head in zip(keys[low:high], heads[low:high], strict=True):
+                    yield (tag, bucket, key), head
 
     def value(self, at: _At) -> bytes | None:
         tag, bucket, key = at

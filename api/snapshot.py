@@ -22,12 +22,13 @@ from octavo.actors.opening.tags import STANDARD
 from octavo.actors.reader import Reader
 from octavo.actors.scanning import journal_order
 from octavo.actors.scanning.merkle_trees import tree_of
+from octavo.actors.scanning.row_parts import to_ask
 from octavo.arguments import OF_HEADS, Key, to_bound, to_bucket, to_bytes, to_flag, to_lease
 from octavo.files.argument_checks import to_sqn
 from octavo.files.errors import Misuse
 from octavo.files.journal.short_value import plain_fields
 from octavo.files.later import Later
-from octavo.files.ledger.bounds import HEAD_ROWS, OBJECTS, Bounds, bounds, of_bucket, of_type
+from octavo.files.ledger.bounds import HEAD_ROWS, OBJECTS, Bounds, of_bucket, of_type
 from octavo.files.ledger.chosen_rows import Asked, Span
 from octavo.files.ledger.head import Head
 from octavo.files.ledger.merkle import By, MerkleTree
@@ -186,8 +187,8 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
 
         Raises Misuse, also where pyarrow is not installed (``pip install 'octavo[arrow]'``).
         """
-        bound = bounds(self._prefix, *_to_span(start, end, prefix), False)
-        return self._stream(Asked([bound], None), columns, batch_rows)
+        asked = to_ask(self._shared, self._tag, self._name, _to_span(start, end, prefix))
+        return self._stream(asked, columns, batch_rows)
 
     def _stream(
         self, asked: Asked, columns: Sequence[str] | None, batch_rows: object
@@ -344,7 +345,7 @@ class Snapshot(SnapshotBucket[bytes, Head], Closing):  # type: ignore[misc]  # a
         Raises Misuse.
         """
         number, span = self._identity.tags.number(tag), _to_span(start, end, prefix)
-        asked = arrow_stream.in_all_buckets(self._shared, number, span)
+        asked = to_ask(self._shared, number, None, span)
         return self._stream(asked, columns, batch_rows)
 
     def publish(

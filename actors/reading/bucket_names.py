@@ -9,24 +9,43 @@ from octavo.actors.memory_table import Slice
 from octavo.actors.view import View
 from octavo.files.kernels.arrays import distinct
 from octavo.files.ledger import chosen_rows, ledger_key
+from octavo.files.ledger.bounds import Bounds
+from octavo.files.ledger.ledger_key import ABOVE_ALL
 from octavo.files.ledger.live_batches import Batch
 
 _FEW = 512
 """So many buckets are looked at one by one, whatever there is beside."""
+_TOGETHER = 1 << 13
+"""Names of each file that are looked at together."""
 _FIRST_KEYS, _MOST_KEYS = 16, 4096
 """Keys of memory that are taken at a time."""
 
 
-def fronts(view: View, upper: int, tag: int, take: Slice) -> dict[bytes, bool]:
-    """The prefixes of the buckets that any source has rows of a type in; True: a look at its
+def stretches(view: View, bound: Bounds) -> list[Bounds]:
+    """Parts of a range of prefixes, in order, each with few of any file: the names of a million
+    buckets need not be in memory. O(files). Raises Corruption."""
+    edges: set[bytes] = set()
+    for level in range(len(view.ledger.levels)):
+        for each in view.ledger.overlapping(level, bound.low, bound.high or ABOVE_ALL):
+            edges.update(each.file.reader().every(_TOGETHER))
+    found = []
+    for edge in sorted(edges):
+        if bound.low < edge < (bound.high or ABOVE_ALL):
+            found.append(bound._replace(high=edge))
+            bound = bound._replace(low=edge)
+    return [*found, bound]
+
+
+def fronts(view: View, upper: int, bound: Bounds, take: Slice) -> dict[bytes, bool]:
+    """The prefixes in a range of the buckets that any source has rows in; True: a look at its
     newest source told that it holds a live key. Of a bucket in memory, keys are looked at as far
     as the first live one. Raises Corruption."""
     lives: dict[bytes, bool] = {}
     recent = view.recent
     for table in (recent, *view.frozen):
         entries = table.rows
-        low, most = bytes((tag,)), _FIRST_KEYS
-        while keys := take(table, low, bytes((tag + 1,)), most, False):
+        low, most = bound.low, _FIRST_KEYS
+        while keys := take(table, low, bound.high, most, False):
             most = min(2 * most, _MOST_KEYS)
             at = 0
             while at < len(keys):
@@ -44,10 +63,12 @@ def fronts(view: View, upper: int, tag: int, take: Slice) -> dict[bytes, bool]:
                     lives.setdefault(front, False)
                     low = keys[end - 1] + b"\x00"  # it may have more
                 at = end
-    for each in view.ledger.entries:  # newest first; below level zero none has keys of another
-        for prefix, flags in each.file.reader().fronts().items():
-            if prefix[0] == tag and prefix not in lives:
-                lives[prefix] = not flags
+    above = bound.high or ABOVE_ALL
+    for level in range(len(view.ledger.levels)):  # newest first; below level zero none has others'
+        for each in view.ledger.overlapping(level, bound.low, above):
+            for prefix, flags in each.file.reader().fronts(bound.low, above).items():
+                if prefix not in lives:
+                    lives[prefix] = not flags
     return lives
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from mmap import mmap
 
@@ -129,6 +129,7 @@ class Located:
         if so. ``late``: values are compared with their checksums as they are cut out."""
         self._with_care = with_care
         self._maps: list[mmap | bytes] = []
+        self._views: list[memoryview] = []
         self._kept: set[int] = set()
         """Which maps these are; of files beyond what a process may keep values are copied."""
         self._of, self._at, self._lengths = (np.zeros(count, np.int64) for _ in range(3))
@@ -174,7 +175,7 @@ class Located:
         if self._unseen is None:
             return
         seeds, sums = (part.tolist() for part in self._unseen)
-        views = [memoryview(mapped) for mapped in self._maps]
+        views = self._as_views()
         for row, (of, at, end, raw_bytes) in enumerate(zip(*self._lists(), strict=True)):
             if (
                 raw_bytes != _LONG_WAY
@@ -216,9 +217,9 @@ class Located:
             # Lists, for a few rows at a time are too few for array kernels.
             of, starts, ends, sizes = (part[low:high] for part in self._lists())
             packed = max(sizes) >= 0
-            maps = self._maps
+            maps: Sequence[mmap | bytes | memoryview] = self._maps
             if packed or not copied:
-                maps = [memoryview(mapped) for mapped in maps]  # type: ignore[misc]
+                maps = self._as_views()
             if min(of) == max(of):
                 one = maps[of[0]]
                 found = [one[at:end] for at, end in zip(starts, ends, strict=True)]
@@ -238,6 +239,12 @@ class Located:
                         raise
                     return found[:at]
         return found
+
+    def _as_views(self) -> list[memoryview]:
+        """The maps, made into views once: there may be thousands, and rows come a few at a time."""
+        if len(self._views) < len(self._maps):
+            self._views = [memoryview(mapped) for mapped in self._maps]
+        return self._views
 
     def _lists(self) -> tuple[list[int], list[int], list[int], list[int]]:
         """(number of the map, where the value begins, where it ends, bytes before compression) of

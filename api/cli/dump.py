@@ -8,14 +8,14 @@ import gzip
 import io
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack
-from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 
-from octavo.arguments import OF_HEADS
+from octavo.arguments import OF_HEADS, to_bucket
 from octavo.cli.heads import is_head_only
 from octavo.cli.options import (
     STDIN,
@@ -28,19 +28,25 @@ from octavo.cli.options import (
 )
 from octavo.cli.output import Output, complain, json_line, progress, whole_file
 from octavo.cli.read import tell_of_other_types
-from octavo.cli.rows import LONGEST_LINE, Row, entries_to_json, to_fields
+from octavo.cli.rows import LONGEST_LINE, Entries, Row, entries_to_json, to_fields
 from octavo.cli.source import unpacked_name
 from octavo.figures import plural
 from octavo.files.argument_checks import shown
 from octavo.files.errors import Misuse
 from octavo.files.kernels.arrays import np
+from octavo.files.later import Later
+from octavo.files.ledger.bounds import of_type
+from octavo.files.ledger.chosen_rows import Span
+from octavo.files.ledger.ledger_key import INDEX, split
 from octavo.notation import put_field, to_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from octavo.files.ledger.head import Head
-    from octavo.snapshot import Snapshot, SnapshotBucket
+    from octavo.actors.scanning import row_parts
+    from octavo.snapshot import Snapshot
+else:
+    row_parts = Later("octavo.actors.scanning.row_parts")
 
 FORMATS = ("jsonl", "csv", "parquet")
 _BY_SUFFIX = {
@@ -52,8 +58,6 @@ _MOST_BYTES = 2_000_000_000
 _TOLD_ROWS = 4096
 _GROUP_ROWS, _GROUP_BYTES, _GROUP_BATCHES = 1 << 16, 16 << 20, 4096
 """Of a row group of Parquet, at most; but for a row that has more bytes."""
-_Bounds = tuple[bytes | None, bytes | None, bytes | None]
-"""Start, end and prefix."""
 
 
 @click.command()
@@ -99,10 +103,10 @@ def dump(
     It is the state of one moment, in byte order of bucket and key. With --tag it is of the objects
     of one type: `load`, which has not its functions, makes standard ones of them.
     """
-    wanted = None if bucket is None else to_bytes("--bucket", bucket)
+    wanted = None if bucket is None else to_bucket(to_bytes("--bucket", bucket))
     names = to_fields(columns)
     kind = kind or _format_of(output)
-    bounds = (
+    span = Span(
         bound("--start", start, hexadecimal=hex_key),
         bound("--end", end, hexadecimal=hex_key),
         bound("--prefix", prefix, hexadecimal=hex_key),
@@ -126,11 +130,7 @@ def dump(
             out = stack.enter_context(Output(stream, output))
         advance = stack.enter_context(progress("dumping", None))
         writer = stack.enter_context(_WRITERS[kind](out, names))
-        if wanted is None:
-            written = writer.write_all(snap, tag, bounds)
-        else:
-            written = writer.write(snap.bucket(wanted, tag=tag), bounds)
-        for number in written:
+        for number in writer.write(_Source(snap, tag, wanted, span)):
             done += number
             snap.renew()
             advance(done)
@@ -150,28 +150,43 @@ def _format_of(output: str) -> str:
     return _BY_SUFFIX[suffix]
 
 
-def _rows(source: SnapshotBucket, bounds: _Bounds, names: tuple[str, ...]) -> Iterator[Row]:
-    """The live keys of a range; values and index entries only if they are wanted."""
-    low, high, begins = bounds
-    heads = source.heads(low, high, prefix=begins)
-    indexed = "index" in names and source.has_index()
-    if "value" not in names:
-        for key, head in heads:
-            yield Row(source.name, key, b"", head, source.index_of(key) if indexed else None)
-        return
-    fitting = _all_fit(source.name, heads)  # asked first: no value is read that does not fit
-    for (same, head), (key, value) in zip(
-        fitting, source.items(low, high, prefix=begins), strict=True
-    ):
-        if key != same:
-            raise Misuse(f"keys {key!r:.80} and {same!r:.80} do not agree")
-        yield Row(source.name, key, value, head, source.index_of(key) if indexed else None)
+class _Source:
+    """What is dumped: a span of the keys of a bucket, or of each. One pass, however many."""
 
+    def __init__(self, snap: Snapshot, tag: str, bucket: bytes | None, span: Span) -> None:
+        self._snap, self._tag, self._bucket, self._span = snap, tag, bucket, span
 
-def _all_fit(bucket: bytes, heads: Iterable[tuple[bytes, Head]]) -> Iterator[tuple[bytes, Head]]:
-    for key, head in heads:
-        _refuse_large(bucket, key, head.size)
-        yield key, head
+    def rows(self, names: tuple[str, ...]) -> Iterator[Row]:
+        """The live keys; values and index entries only if they are wanted."""
+        by_values, indexed = "value" in names, self.indexed(names)
+        reader, tag = self._snap._shared, self._snap._identity.tags.number(self._tag)
+        asked = row_parts.to_ask(reader, tag, self._bucket, self._span)
+        for part in row_parts.row_parts(reader, asked, by_values=by_values):
+            buckets, keys, heads = part.buckets(), part.keys(), part.heads()
+            values: Iterable[bytes] = repeat(b"", len(keys))
+            if by_values:
+                for bucket, key, head in zip(buckets, keys, heads, strict=True):
+                    _refuse_large(bucket, key, head.size)  # before it is read
+                values = part.values()
+            for bucket, key, head, value in zip(buckets, keys, heads, values, strict=True):
+                entries = self.entries(bucket, key) if bucket in indexed else None
+                yield Row(bucket, key, value, head, entries)
+
+    def arrow(self, columns: list[str]) -> pa.RecordBatchReader:
+        """Some columns of them."""
+        snap, span = self._snap, self._span._asdict()
+        if self._bucket is None:
+            return snap.to_arrow(columns, **span, tag=self._tag)
+        return snap.bucket(self._bucket, tag=self._tag).to_arrow(columns, **span)
+
+    def indexed(self, names: tuple[str, ...]) -> Collection[bytes]:
+        """Names of the buckets that may have index entries which are wanted."""
+        fronts = self._snap._shared.fronts(of_type(INDEX)) if "index" in names else ()
+        return {split(front)[1] for front in fronts}
+
+    def entries(self, bucket: bytes, key: bytes) -> Entries | None:
+        """The index entries of a key."""
+        return self._snap.bucket(bucket, tag=self._tag).index_of(key)
 
 
 def _refuse_large(bucket: bytes, key: bytes, length: int) -> None:
@@ -210,21 +225,16 @@ class _Writer(contextlib.AbstractContextManager["_Writer"]):
         self.out = out
         self.names = names
 
-    def write(self, source: SnapshotBucket, bounds: _Bounds) -> Iterator[int]:
-        """Write a range of a bucket; says from time to time how many rows that were."""
+    def write(self, source: _Source) -> Iterator[int]:
+        """Write all rows; says from time to time how many those were."""
         done = 0
-        for row in _rows(source, bounds, self.names):
+        for row in source.rows(self.names):
             self.row(row)
             done += 1
             if done == _TOLD_ROWS:
                 yield done
                 done = 0
         yield done
-
-    def write_all(self, snap: Snapshot, tag: str, bounds: _Bounds) -> Iterator[int]:
-        """The same of all buckets."""
-        for name in snap.buckets(tag=tag):
-            yield from self.write(snap.bucket(name, tag=tag), bounds)
 
     def row(self, row: Row) -> None:
         raise NotImplementedError  # pragma: no cover - Parquet writes whole batches
@@ -306,46 +316,24 @@ class _Parquet(_Writer):
         self._group: list[Any] = []
         self._rows = self._bytes = 0
 
-    def write(self, source: SnapshotBucket, bounds: _Bounds) -> Iterator[int]:
-        low, high, begins = bounds
-        scan = partial(source.to_arrow, start=low, end=high, prefix=begins)
-        return self._write(scan, self._indexed([source]))
-
-    def write_all(self, snap: Snapshot, tag: str, bounds: _Bounds) -> Iterator[int]:
-        low, high, begins = bounds
-        scan = partial(snap.to_arrow, start=low, end=high, prefix=begins, tag=tag)
-        buckets = (snap.bucket(name, tag=tag) for name in snap.buckets(tag=tag))
-        return self._write(scan, self._indexed(buckets))
-
-    def _indexed(self, sources: Iterable[SnapshotBucket]) -> dict[bytes, SnapshotBucket]:
-        """Those that may have index entries which are wanted, by name."""
-        if "index" not in self.names:
-            return {}
-        return {each.name: each for each in sources if each.has_index()}
-
-    def _write(
-        self,
-        scan: Callable[[list[str]], pa.RecordBatchReader],
-        indexed: dict[bytes, SnapshotBucket],
-    ) -> Iterator[int]:
-        """What a scan gives of some columns; ``indexed`` tell index entries."""
+    def write(self, source: _Source) -> Iterator[int]:
+        indexed = source.indexed(self.names)
         if "value" in self.names:
-            for batch in scan(["bucket", "key", "size"]):
+            for batch in source.arrow(["bucket", "key", "size"]):
                 for row in np.flatnonzero(batch.column("size").to_numpy() > _MOST_BYTES)[:1]:
                     name, key, size = (column[int(row)].as_py() for column in batch.columns)
                     _refuse_large(name, key, size)
         columns = list(self._stored)
         if indexed:  # bucket and key tell the entries
             columns += [name for name in ("bucket", "key") if name not in columns]
-        for batch in scan(columns or ["key"]):
+        for batch in source.arrow(columns or ["key"]):
             cells: list[str | None] = [None] * batch.num_rows
             if indexed:
-                rows = zip(
-                    map(indexed.get, batch.column("bucket").to_pylist()),
-                    batch.column("key").to_pylist(),
-                    strict=True,
-                )
-                cells = [None if source is None else _entries(source, key) for source, key in rows]
+                names, keys = (batch.column(name).to_pylist() for name in ("bucket", "key"))
+                cells = [
+                    _entries_cell(source.entries(name, key)) if name in indexed else None
+                    for name, key in zip(names, keys, strict=True)
+                ]
             arrays = [
                 self._pa.array(cells, self._pa.string()) if name == "index" else batch.column(name)
                 for name in self.names
@@ -376,9 +364,8 @@ class _Parquet(_Writer):
             self._sink.over = True  # pyarrow ends what is dropped, too
 
 
-def _entries(source: SnapshotBucket, key: bytes) -> str | None:
+def _entries_cell(found: Entries | None) -> str | None:
     """Index entries as JSON."""
-    found = source.index_of(key)
     return json.dumps(entries_to_json(found), ensure_ascii=False) if found else None
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import click
 from xxhash import xxh3_128
 
+from octavo.arguments import to_bucket
 from octavo.cli.options import (
     COUNT,
     STANDARD,
@@ -26,14 +28,21 @@ from octavo.cli.output import Advance, Output, complain, progress
 from octavo.cli.read import tell, tell_of_other_types
 from octavo.cli.rows import entries_to_json
 from octavo.figures import count, moment, size
+from octavo.files.later import Later
+from octavo.files.ledger.chosen_rows import Asked, Span
+from octavo.files.ledger.head import Head
 from octavo.manifest.store_identity import HEAD_ONLY
 from octavo.notation import IN_DEFAULT, fields_of, no_key, printed, to_name, to_text
 
 if TYPE_CHECKING:
-    from octavo.snapshot import Snapshot, SnapshotBucket
+    from octavo.actors.scanning import row_parts
+    from octavo.snapshot import Snapshot
+else:
+    row_parts = Later("octavo.actors.scanning.row_parts")
 
 _LEASE_SECONDS = 3600.0
-_RENEW_EVERY = 4096
+_Group = tuple[bytes, bytes, int, int]
+"""Bucket, how keys begin, how many there are, bytes of their values."""
 
 
 # ---------------------------------------------------------------- changes
@@ -147,7 +156,7 @@ def snapshot(
         raise click.UsageError("--prefix is not for --get, which takes a whole KEY")
     if notation is not None and not listing and key is None:
         raise click.UsageError("--hex and --text are for --list and --get, which print bytes")
-    chosen = None if bucket is None else to_bytes("--bucket", bucket)
+    chosen = None if bucket is None else to_bucket(to_bytes("--bucket", bucket))
     begins = None if prefix is None else to_bytes("--prefix", prefix, hexadecimal=hex_key)
     wanted = None if key is None else one_key(key, hexadecimal=hex_key)
     with Output() as out, open_for_reading(path) as store, store.snapshot(_LEASE_SECONDS) as snap:
@@ -169,11 +178,12 @@ def snapshot(
             if name is None and not chosen:
                 complain(f"nothing found{IN_DEFAULT}")
         else:
-            names = list(snap.buckets(tag=tag)) if chosen is None else [chosen]
-            folded = _Fold(snap, tag, fold or "bytes", depth)
+            snap._check_mode()
+            folded = _Fold(snap, fold or "bytes", depth)
+            number = snap._identity.tags.number(tag)
             with progress("folding", None) as advance:
-                for name in names:
-                    folded.bucket(name, begins, advance)
+                span = Span(prefix=begins)
+                folded.take(row_parts.to_ask(snap._shared, number, chosen, span), advance)
             folded.report(out, as_json)
             tell_of_other_types(snap, tag)
 
@@ -181,43 +191,46 @@ def snapshot(
 class _Fold:
     """Counts, adds up or digests what a snapshot holds, in groups."""
 
-    def __init__(self, snap: Snapshot, tag: str, kind: str, depth: int | None) -> None:
-        self._snap, self._tag = snap, tag
+    def __init__(self, snap: Snapshot, kind: str, depth: int | None) -> None:
+        self._snap = snap
         self._kind = kind
         self._depth = depth
-        self._groups: dict[tuple[bytes, bytes], list[int]] = {}
+        self._groups: list[_Group] = []
+        """In order; there may be a million."""
         self._digest = xxh3_128()
-        self._done = 0
 
-    def bucket(self, name: bytes, begins: bytes | None, advance: Advance) -> None:
-        """Take in a bucket. O(keys of it)."""
-        for key, length in self._rows(name, begins):
-            group = self._groups.setdefault((name, self._group_of(key)), [0, 0])
-            group[0] += 1
-            group[1] += length
-            self._done += 1
-            if self._done % _RENEW_EVERY == 0:
-                self._snap.renew()
-                advance(self._done)
+    def take(self, asked: Asked, advance: Advance) -> None:
+        """Take in all rows that are asked for. O(keys), however many buckets there are."""
+        digested, done, name = self._kind == "digest", 0, b""
+        of_bucket: dict[bytes, list[int]] = {}
+        for part in row_parts.row_parts(self._snap._shared, asked, by_values=digested):
+            rows = zip(part.keys(), part.heads(), strict=True)
+            values = part.values()
+            for _, bucket, low, high in part.runs():
+                if bucket != name:
+                    self._end(name, of_bucket)
+                    name, of_bucket = bucket, {}
+                for key, head in islice(rows, high - low):
+                    group = of_bucket.setdefault(self._group_of(key), [0, 0])
+                    group[0] += 1
+                    group[1] += head.size
+                    if digested:
+                        self._take_digest(name, key, next(values), head)
+                done += high - low
+            self._snap.renew()
+            advance(done)
+        self._end(name, of_bucket)
 
-    def _rows(self, name: bytes, begins: bytes | None) -> Iterator[tuple[bytes, int]]:
-        source = self._snap.bucket(name, tag=self._tag)
-        if self._kind == "count":
-            return ((key, 0) for key in source.keys(prefix=begins))
-        if self._kind == "bytes":
-            return ((key, head.size) for key, head in source.heads(prefix=begins))
-        return self._digested(name, source, begins)
+    def _end(self, bucket: bytes, groups: dict[bytes, list[int]]) -> None:
+        """These are all groups of a bucket."""
+        for begins, (number, total) in sorted(groups.items()):
+            self._groups.append((bucket, begins, number, total))
 
-    def _digested(
-        self, name: bytes, source: SnapshotBucket, begins: bytes | None
-    ) -> Iterator[tuple[bytes, int]]:
-        pairs = zip(source.items(prefix=begins), source.heads(prefix=begins), strict=True)
-        for (key, value), (_, head) in pairs:
-            expiry = str(head.expires_at or 0).encode()
-            for part in (name, key, value, head.metadata, expiry):
-                self._digest.update(len(part).to_bytes(8, "big"))
-                self._digest.update(part)
-            yield key, len(value)
+    def _take_digest(self, name: bytes, key: bytes, value: bytes, head: Head) -> None:
+        expiry = str(head.expires_at or 0).encode()
+        for part in (name, key, value, head.metadata, expiry):
+            self._digest.update(len(part).to_bytes(8, "big"))
+            self._digest.update(part)
 
     def _group_of(self, key: bytes) -> bytes:
         if self._depth is None:
@@ -226,8 +239,8 @@ class _Fold:
 
     def report(self, out: Output, as_json: bool) -> None:
         """Print the groups in order, and the totals."""
-        keys = sum(group[0] for group in self._groups.values())
-        length = sum(group[1] for group in self._groups.values())
+        keys = sum(number for _, _, number, _ in self._groups)
+        length = sum(total for _, _, _, total in self._groups)
         digest = self._digest.hexdigest() if self._kind == "digest" else None
         if as_json:
             document: dict[str, Any] = {
@@ -239,26 +252,29 @@ class _Fold:
                 document["bytes"] = length
             if digest is not None:
                 document["digest"] = digest
-            document["groups"] = [self._group(*item) for item in sorted(self._groups.items())]
+            document["groups"] = [self._group(*group) for group in self._groups]
             out.json(document)
             return
         out.line(f"snapshot at sqn {count(self._snap.sqn)}, {moment(self._snap.taken_at)}")
         if digest is not None:
             out.line(f"digest {digest}")
-        rows = [("bucket", "keys begin" if self._depth else "", "keys", "bytes")]
-        for (name, begins), (number, total) in sorted(self._groups.items()):
-            rows.append((to_text(name) or "(default)", to_text(begins), count(number), size(total)))
-        rows.append(("all", "", count(keys), size(length)))
-        shown = [row[:3] if self._kind == "count" else row for row in rows]
-        if not self._depth:
-            shown = [(row[0], *row[2:]) for row in shown]
-        out.columns(shown, right=range(1 if not self._depth else 2, 4))
+        shown = [0, 1, 2, 3] if self._depth else [0, 2, 3]
+        cells = itemgetter(*(shown[:-1] if self._kind == "count" else shown))
 
-    def _group(self, at: tuple[bytes, bytes], figures: list[int]) -> dict[str, Any]:
-        document = fields_of(bucket=at[0])
+        def rows() -> Iterator[Sequence[str]]:
+            yield cells(("bucket", "keys begin", "keys", "bytes"))
+            for name, begins, number, total in self._groups:
+                named = to_text(name) or "(default)"
+                yield cells((named, to_text(begins), count(number), size(total)))
+            yield cells(("all", "", count(keys), size(length)))
+
+        out.columns(rows, right=range(shown.index(2), 4))
+
+    def _group(self, name: bytes, begins: bytes, number: int, total: int) -> dict[str, Any]:
+        document = fields_of(bucket=name)
         if self._depth is not None:
-            document |= fields_of(begins=at[1])
-        document["keys"] = figures[0]
+            document |= fields_of(begins=begins)
+        document["keys"] = number
         if self._kind != "count":
-            document["bytes"] = figures[1]
+            document["bytes"] = total
         return document

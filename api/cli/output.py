@@ -10,6 +10,8 @@ import secrets
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import zip_longest
 from types import TracebackType
 from typing import Any, BinaryIO, Protocol
 
@@ -63,10 +65,19 @@ class Output:
         """A document on a line of its own."""
         self.write(json_line(document))
 
-    def columns(self, rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
-        """Aligned columns, those numbered in ``right`` to the right; never wrapped."""
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for row in rows:
+    def columns(
+        self,
+        rows: Sequence[Sequence[str]] | Callable[[], Iterator[Sequence[str]]],
+        *,
+        right: Sequence[int] = (),
+    ) -> None:
+        """Aligned columns, those numbered in ``right`` to the right; never wrapped. Of what gives
+        the rows each time it is called no more than one is in memory."""
+        again = rows if callable(rows) else partial(iter, rows)
+        widths: list[int] = []
+        for row in again():
+            widths = [max(pair) for pair in zip_longest(widths, map(len, row), fillvalue=0)]
+        for row in again():
             cells = [
                 cell.rjust(width) if at in right else cell.ljust(width)
                 for at, (cell, width) in enumerate(zip(row, widths, strict=True))

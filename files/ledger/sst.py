@@ -20,6 +20,7 @@ from octavo.files.kernels.arrays import np, npt
 from octavo.files.kernels.byte_strings import Ints, array_of, as_list, lengths_of
 from octavo.files.kernels.columns import Strings
 from octavo.files.ledger import sst_ahead, sst_layout, sst_lookup, sst_verify
+from octavo.files.ledger.ledger_key import ABOVE_ALL
 from octavo.files.ledger.rows import Columns
 from octavo.files.ledger.sst_layout import ROW_COLUMNS, Section
 from octavo.files.ledger.sst_lookup import Careful, Find, Probe, Swift, SwiftHead, Views, Windows
@@ -306,12 +307,22 @@ class Sst:
                 high = middle
         return int(low)
 
-    def fronts(self) -> dict[bytes, int]:
-        """The flags of the first row of each tag and bucket. O(groups). Raises Corruption."""
+    def fronts(self, low: bytes = b"", high: bytes = ABOVE_ALL) -> dict[bytes, int]:
+        """The flags of the first row of each tag and bucket whose prefix is in [low, high).
+        O(those). Raises Corruption."""
         self._need_groups()
         self._need(Section.FLAGS, 0, self.rows)
-        flags = array_of(self.flags)[array_of(self._views.firsts)]
-        return dict(zip(self._views.prefixes(), flags.tolist(), strict=True))
+        views = self._views
+        groups = range(len(views.firsts))
+        first = bisect_left(groups, low, key=views.prefix)
+        end = max(first, bisect_left(groups, high, key=views.prefix))
+        flags = array_of(self.flags)[array_of(views.firsts)[first:end]]
+        return dict(zip(views.prefixes(first, end), flags.tolist(), strict=True))
+
+    def every(self, groups: int) -> list[bytes]:
+        """The prefix of every so manieth tag and bucket, but for the first. Raises Corruption."""
+        self._need_groups()
+        return list(map(self._views.prefix, range(groups, len(self._views.firsts), groups)))
 
     # ------------------------------------------------------------ all of it
 

@@ -15,7 +15,9 @@ from octavo import Tag
 from octavo.actors.memory_table import MemoryTable
 from octavo.actors.reader import Reader
 from octavo.actors.reading import bucket_names
+from octavo.files.errors import SnapshotExpired
 from octavo.files.ledger import chosen_rows
+from octavo.files.ledger.sst import Sst
 from octavo.files.wall_clock import wall_clock_ms
 
 WAYS = pytest.mark.parametrize("few", [0, 1 << 20], ids=["one pass", "one by one"])
@@ -26,11 +28,13 @@ def now() -> list[int]:
     return [1_000_000]
 
 
+@pytest.mark.parametrize("together", [3, 1 << 13])
 @WAYS
 def test_buckets_with_a_live_key_are_listed_and_no_others(
-    tmp_path: Path, now: list[int], few: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, now: list[int], few: int, together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bucket_names, "_FEW", few)
+    monkeypatch.setattr(bucket_names, "_TOGETHER", together)
     rng = seeded(f"bucket names {few}")
     names = sorted({rng.randbytes(rng.randrange(5)) for _ in range(120)} | {b"\0", b"\xff" * 9})
     expires: dict[tuple[str, bytes, bytes], float] = {}
@@ -118,6 +122,49 @@ def test_a_bucket_whose_last_key_in_memory_alone_lives_is_listed_wherever_a_look
                         bucket.delete(b"%02d" % number)
                 assert name in list(store.buckets()) or last is None
         assert list(store.buckets()) == [b"%02d live" % keys for keys in range(1, most)]
+
+
+def test_names_of_files_are_read_some_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket_names, "_TOGETHER", 10)
+    read: list[int] = []
+    fronts = Sst.fronts
+
+    def counting(self: Sst, *range: bytes) -> dict[bytes, int]:
+        found = fronts(self, *range)
+        read.append(len(found))
+        return found
+
+    with opened(tmp_path / "s") as store:
+        for number in range(100):
+            store.bucket(b"%02d" % number).put("k", b"v")
+        flush(store)
+        store.bucket("05 in memory").put("k", b"v")
+        monkeypatch.setattr(Sst, "fronts", counting)
+        names = store.buckets()
+        assert [next(names) for _ in range(7)][-2:] == [b"05", b"05 in memory"]
+        assert sum(read) == 10
+        assert len(list(names)) == 94
+        assert sum(read) == 100
+
+
+def test_a_list_of_many_buckets_goes_on_for_longer_than_its_lease_but_no_rest_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket_names, "_TOGETHER", 10)
+    clock = [0.0]
+    with opened(tmp_path / "s", monotonic=lambda: clock[0]) as store:
+        for number in range(100):
+            store.bucket(b"%02d" % number).put("k", b"v")
+        flush(store)
+        names = store.buckets()
+        for _ in range(50):
+            next(names)
+            clock[0] += 800
+        clock[0] += 200
+        with pytest.raises(SnapshotExpired):
+            next(names)
 
 
 def test_keys_of_a_bucket_in_memory_are_not_all_looked_at(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from itertools import pairwise
+from unittest import mock
 
 import lz4.block
 import numpy as np
 import pytest
 from xxhash import xxh3_64_intdigest as xxh3
 
+from octavo.actors.scanning import batch_values
 from octavo.actors.scanning.batch_values import Located
 from octavo.files.errors import Corruption
 from octavo.files.journal.journal_values import Places
@@ -86,6 +88,16 @@ def test_values_of_every_kind_come_back(files: int) -> None:
     expected = SMALL + LARGE
     expected[3], expected[len(plain) + 2] = careful.values()
     assert all_of(located(mixed, careful, files)) == expected
+
+
+def test_of_each_file_one_view_is_made_however_few_rows_come_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = mock.Mock(side_effect=memoryview)
+    monkeypatch.setattr(batch_values, "memoryview", made, raising=False)
+    found = located([(value, -1) for value in SMALL], {}, files=5)
+    assert [bytes(found.views(row, row + 1)[0]) for row in range(len(found))] == SMALL
+    assert made.call_count == 5
 
 
 @pytest.mark.parametrize(

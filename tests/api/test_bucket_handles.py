@@ -12,6 +12,7 @@ import octavo
 from octavo import store as stores
 from octavo.actors.reading import bucket_names
 from octavo.files.ledger import ledger_key
+from octavo.files.ledger.bounds import of_type
 
 
 def test_who_asks_for_a_bucket_again_gets_the_one_that_was_made(tmp_path: Path) -> None:
@@ -61,7 +62,7 @@ def test_buckets_are_listed_while_others_put(tmp_path: Path) -> None:
             return found
 
         reader = store._reader()
-        lives = bucket_names.fronts(reader.view, reader.sqn, ledger_key.STANDARD, take)
+        lives = bucket_names.fronts(reader.view, reader.sqn, of_type(ledger_key.STANDARD), take)
         assert next(new) > 100
         reader.close()
         told = {ledger_key.split(prefix)[1] for prefix, live in lives.items() if live}

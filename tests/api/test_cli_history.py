@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from cli_runs import document, documents, octavo, output
 
 import octavo as library
+from octavo.actors.reader import Reader
+from octavo.cli.output import Output
 
 
 @pytest.fixture
@@ -115,6 +118,37 @@ def test_the_digest_tells_different_states_apart(store: Path) -> None:
     octavo("put", store, "json/a", "12345", "--metadata", "m")
     assert digest() == before
     assert f"digest {before}" in octavo("snapshot", store, "--fold", "digest").stdout
+
+
+@pytest.mark.parametrize("fold", ["count", "bytes", "digest"])
+@pytest.mark.parametrize("words", [[], ["--prefix", "k/"]], ids=str)
+def test_all_buckets_are_one_pass_of_a_fold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fold: str, words: list[str]
+) -> None:
+    with library.open(tmp_path / "s") as store:
+        for at in range(20):
+            store.bucket(f"{at:03}").put("k/1", "of")
+    scans = mock.Mock(side_effect=AssertionError("a scan of one bucket"))
+    monkeypatch.setattr(Reader, "windows", scans)
+    found = document("snapshot", tmp_path / "s", "--depth", 1, "--fold", fold, "--json", *words)
+    assert found["keys"] == len(found["groups"]) == 20
+    assert found["groups"][7] == {
+        "bucket": "007", "begins": "k", "keys": 1, **({"bytes": 2} if fold != "count" else {})
+    }  # fmt: skip
+
+
+def test_lines_of_a_fold_are_made_one_at_a_time(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[object] = []
+    monkeypatch.setattr(Output, "columns", lambda out, rows, right: given.append(rows))
+    octavo("snapshot", store)
+    (rows,) = given
+    assert callable(rows)
+    assert list(rows()) == list(rows()) == [
+        ("bucket", "keys", "bytes"), ("(default)", "2", "8 B"), ("docs", "1", "1 B"),
+        ("all", "3", "9 B"),
+    ]  # fmt: skip
 
 
 def test_a_snapshot_lists_and_reads(store: Path) -> None:

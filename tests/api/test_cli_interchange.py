@@ -25,6 +25,7 @@ from whole_store import SEED
 
 import octavo as library
 from octavo import arrow_stream
+from octavo.actors.reader import Reader
 from octavo.cli import dump as cli_dump
 from octavo.cli import output as cli_output
 from octavo.cli import source as cli_source
@@ -156,6 +157,23 @@ def test_all_buckets_are_one_scan_of_a_parquet_dump(
     assert [(row["bucket"], row["value"]) for row in found] == [(n, b"of " + n) for n in names]
     assert [row["index"] is not None for row in found] == [indexed and at == 7 for at in range(20)]
     assert scans.call_count == 2  # one asks for sizes
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet"])
+@pytest.mark.parametrize("bounds", [[], ["--prefix", "k"]], ids=str)
+def test_all_buckets_are_one_pass_of_a_dump(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, bounds: list[str]
+) -> None:
+    names = [f"{at:03}" for at in range(20)]
+    with library.open(tmp_path / "one") as store:
+        for name in names:
+            store.bucket(name).put("k", "of " + name, index={"f": [1]} if name == "007" else None)
+    scans = mock.Mock(side_effect=AssertionError("a scan of one bucket"))
+    monkeypatch.setattr(Reader, "windows", scans)
+    octavo("dump", tmp_path / "one", "-o", tmp_path / f"d{ending}", *bounds)
+    monkeypatch.undo()
+    octavo("load", tmp_path / "two", tmp_path / f"d{ending}")
+    assert state(tmp_path / "two") == state(tmp_path / "one")
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet"])

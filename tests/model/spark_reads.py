@@ -84,7 +84,7 @@ class SparkReads:
         before, after = self.rows(first), self.rows(second)
         found = told(
             change_batches(
-                self.files(second[0]), self.files(first[0]), of_type(self.number), CHANGES,
+                self.files(second[0]), self.files(first[0]), of_type(self.number), None, CHANGES,
                 checksums=True,
             )
         )  # fmt: skip
