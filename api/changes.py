@@ -31,19 +31,19 @@ class Change:
     """One operation, as it stands in the journal.
 
     ``sqn``: Its sequence number.
-    ``kind``: "put", "delete", or "delta": what the strategy "retain" keeps of a put that was
-        replaced since, all but its value; only in a journal that was compacted.
+    ``kind``: "put", "delete", or "delta": all but the value of a put that was replaced since, which
+        the strategy "retain" keeps; only in a journal that was compacted.
     ``bucket``: Name of its bucket.
-    ``key``: The key that it is of.
-    ``value``: None for a delete and a delta.
-    ``metadata``: What the put was given as ``metadata``.
-    ``written_at``: Its moment, ms UTC.
+    ``key``: Its key.
+    ``value``: The value of a put; None for a delete and a delta.
+    ``metadata``: The metadata of the put.
+    ``written_at``: When it was written, ms UTC.
     ``expires_at``: Moment from which the key reads as absent, ms UTC; None: never.
     ``batch``: (position from 0, length) of its atomic batch; None: written alone, or compaction
         dropped a part of it.
     ``tag``: The type of the object; "head_only" in a head-only store.
-    ``index``: The whole set of its index entries: terms by field.
-    ``sub_key``: In a head-only store.
+    ``index``: The whole set of the put's index entries: terms by field.
+    ``sub_key``: Its sub-key in a head-only store; otherwise empty.
     """
 
     sqn: int

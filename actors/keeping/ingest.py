@@ -62,12 +62,13 @@ _LONGEST_STREAM = commits.MAX_NAME_BYTES - len("stream ")
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """What a commit brought, now or when it was made first.
+    """What a commit brought, now or when it was first made.
 
     ``first_sqn``: The first sequence number that it took.
-    ``last_sqn``: The last one, inclusive; below ``first_sqn`` where it brought nothing.
-    ``repeated``: It was there already, and nothing was done. So it is, too, where the store's owner
-        made it for this very call of ``octavo.commit``, and was killed before it could say so.
+    ``last_sqn``: The last one, inclusive; below ``first_sqn`` if it brought nothing.
+    ``repeated``: Whether it had been made before, so that nothing was done now. Also true if the
+        store's owner made it for this very call of ``octavo.commit``, and was killed before it
+        could answer.
     """
 
     first_sqn: int
