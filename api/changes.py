@@ -150,16 +150,16 @@ def changes_of(reader: Reader, since: int, names: dict[int, str]) -> Iterator[Ch
             if file.missing:
                 raise Corruption(
                     file.path, 0,
-                    f"the journal file is missing, with the changes from sqn {file.base} up to the "
-                    "file behind it: begin behind those, or have a repair accept the loss",
+                    f"the journal file is missing, with the changes from sqn {file.base} to the "
+                    "next file: begin after those, or repair the store with accept_missing=True",
                 )  # fmt: skip
             if not file.offsets:
                 file.ensure_open()
             if (wrong := file.damage) is not None:
                 raise Corruption(
                     file.path, wrong.offset,
-                    f"{wrong.what}; whether all changes from sqn {file.base} up to the file behind "
-                    "it are there cannot be told: repair the store, which tells what is lost",
+                    f"{wrong.what}; changes from sqn {file.base} to the next file may be missing: "
+                    "repair the store, which lists what is lost",
                 )  # fmt: skip
             asked = 0
             for sqn in file.sqns(since + 1, upto):

@@ -65,7 +65,7 @@ def commit(
     """
     for name in ("create", "read_only"):
         if name in options:
-            raise Misuse(f"{name}= is not for a commit, which is into a store that is there")
+            raise Misuse(f"{name}= is not for a commit, which needs an existing store")
     attempts, batch = checked(job_id, attempts, stream, batch)
     answer = _by_owner(
         path,
@@ -184,8 +184,8 @@ def _by_owner(
     told = f"{where} is open elsewhere, and its owner did not answer within {timeout_seconds:g} s"
     if begun:
         raise AskTimeout(
-            f"{told}, but had begun: it may be done, or be done now; ask for it again to know, "
-            "for nothing is done twice"
+            f"{told}, but had begun: it may be done, or still being done; ask again to know, since "
+            "nothing is done twice"
         )
     raise AskTimeout(f"{told}: nothing was done; try again when it does")
 

@@ -92,7 +92,7 @@ def compare(
         )
         bound = x._everything()
         if bound != y._everything():
-            raise Misuse("a head-only store is compared with one that is not")
+            raise Misuse("a head-only store cannot be compared with a standard one")
         if name is None:
             names = _types(x._identity.tags.numbers, y._identity.tags.numbers)
         else:
@@ -157,8 +157,8 @@ def _types(mine: Mapping[str, int], other: Mapping[str, int]) -> dict[int, str]:
     for name, number in (*mine.items(), *other.items()):
         if names.setdefault(number, name) != name:
             raise Misuse(
-                f"the types {names[number]!r} and {name!r} have one number: these are not copies "
-                "of one store; compare them bucket by bucket"
+                f"the types {names[number]!r} and {name!r} have the same number: these are not "
+                "copies of one store; compare them bucket by bucket"
             )
     return names
 

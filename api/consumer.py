@@ -53,8 +53,8 @@ class Consumer(Handle):
         found = self._consumers.position(self.name)
         if found is None:
             raise HistoryCompacted(
-                f"consumer {self.name!r} is no more: it was dropped, or held back compaction for "
-                "too long without progress, or too much of the journal"
+                f"consumer {self.name!r} is no more: it was dropped, by drop() or because it held "
+                "compaction back for too long without progress, or too much of the journal"
             )
         return found
 

@@ -15,9 +15,9 @@ class Handle:
 
     def __reduce__(self) -> NoReturn:
         raise Misuse(
-            "an open store, and what was gotten from it (buckets, snapshots, scans, batches), do "
-            "not go to another process, and are not copied: give it the path, to open with "
-            "read_only=True, or publish a snapshot"
+            "an open store, and what came from it (buckets, snapshots, scans, batches), cannot be "
+            "copied or passed to another process: pass the path, to open with read_only=True, or "
+            "publish a snapshot"
         )
 
 

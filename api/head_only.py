@@ -74,8 +74,8 @@ def _whole(bucket: bytes, key: object, sub_key: object) -> bytes:
     whole = head_key.whole(name, sub)
     if len(whole) + len(bucket) > MAX_KEY_BYTES:
         raise Misuse(
-            f"key and sub_key take {len(whole)} bytes, with two between them and each zero byte of "
-            f"the key as two, in a bucket named with {len(bucket)}: together at most "
+            f"key and sub_key take {len(whole)} bytes (with two between them, and two for each "
+            f"zero byte of the key), the bucket's name {len(bucket)}: together at most "
             f"{MAX_KEY_BYTES} are allowed"
         )
     return whole
@@ -98,7 +98,7 @@ def _to_condition(if_sqn: object, lookup: bool) -> int:
     if if_sqn is None:
         return -1
     if not lookup:
-        raise Misuse("if_sqn wants a store with lookup; this one was made without")
+        raise Misuse("if_sqn needs a store with lookup; this one was made with lookup=False")
     return to_condition(if_sqn)
 
 

@@ -123,8 +123,8 @@ class PublishedSnapshot:
 
     def __reduce__(self) -> NoReturn:
         raise Misuse(
-            "a published snapshot is not copied, and does not go to another process, for it uses "
-            "the open files of its store: give its store_path and id"
+            "a published snapshot cannot be copied or passed to another process, since it uses the "
+            "open files of its store: pass its store_path and id"
         )
 
     def __repr__(self) -> str:

@@ -65,7 +65,7 @@ _dropped: deque[tuple[Disk, str, weakref.ref[OpenFiles]]] = deque()
 def _refuse(what: str) -> NoReturn:
     raise Misuse(
         f"{what} is not for a store opened with read_only=True, which is read as it was at that "
-        "moment; it is for the process that opens it without"
+        "moment; the process that opens it for writing can do it"
     )
 
 
@@ -311,7 +311,7 @@ def opened(disk: Disk, path: str, options: Mapping[str, object]) -> ReadOnlyStor
     _remove_dropped()
     for name in options:
         if name not in ("max_open_files", "create"):
-            raise Misuse(f"{name}= is for a store that is written; this one is read_only=True")
+            raise Misuse(f"{name}= is for a store opened for writing; this one is read_only=True")
     limit = options.get("max_open_files")
     if limit is not None:
         limit = to_whole("max_open_files", limit, "are numbers from 8 to 100000", 8, 100_000)

@@ -373,7 +373,7 @@ class Snapshot(SnapshotBucket[bytes, Head], Closing):  # type: ignore[misc]  # a
         """
         wanted = "" if name is None else to_name(name)
         if to_flag("replace", replace) and not wanted:
-            raise Misuse("replace=True takes a name from another snapshot: give it")
+            raise Misuse("replace=True takes a name from another snapshot: give that as name=")
         lease_ms = int(to_lease(lease_seconds) * 1000)
         self._shared.check()
         bookie = self._shared._bookie

@@ -331,7 +331,7 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
         """
         self._refuse_if_closed()
         if self._running.identity.head_only:
-            raise Misuse("compact is for standard stores; this one is head-only: trim is for those")
+            raise Misuse("compact is for standard stores; this one is head-only: use trim")
         clerk = self._running.inker_clerk.actor
         way = partial(compaction.compact, clerk, progress or untold)
         return self._running.with_reserve(way, COMPACTION)

@@ -133,9 +133,9 @@ _ALLOWS = dict.fromkeys(
 _SANDBOXED = {errno.ENOSYS: "a sandbox around this process, or the system, refuses that call"}
 _HAPPENED = {
     errno.ENOENT: "it, or the directory of its store, was moved or removed meanwhile",
-    errno.ESTALE: "nothing by its path is its own any more",
-    errno.EISDIR: "move that directory away: a file of the store is to be there",
-    errno.ENOTDIR: "a part of it is a file, where a directory is to be",
+    errno.ESTALE: "what is at its path now is not this store",
+    errno.EISDIR: "move that directory away: a file of the store belongs there",
+    errno.ENOTDIR: "a part of the path is a file, where a directory should be",
 }
 _ADVICE = _ALLOWS | _HAPPENED | _SANDBOXED
 

@@ -147,17 +147,17 @@ def _tell_gap(path: str, made: Sequence[Commit], name: str, batch: int) -> None:
     newest = max((commit.number for commit in made if commit.name == name), default=-1)
     if newest < 0 < batch:
         log.warning(
-            "%s: %s begins here with batch %d: those before went elsewhere", path, name, batch
+            "%s: %s begins here with batch %d; earlier ones went elsewhere", path, name, batch
         )
     elif newest + 1 < batch:
         log.warning(
-            "%s: %s goes on with batch %d behind %d: those between had no rows, or went elsewhere",
+            "%s: %s goes on with batch %d after %d; those between had no rows, or went elsewhere",
             path, name, batch, newest,
         )  # fmt: skip
     elif batch < newest:
         log.warning(
-            "%s: %s is at batch %d: what batch %d brings now, as from an earlier checkpoint, is "
-            "dropped", path, name, newest, batch,
+            "%s: %s is at batch %d already, so batch %d is dropped: its query seems to have begun "
+            "from an earlier checkpoint", path, name, newest, batch,
         )  # fmt: skip
 
 

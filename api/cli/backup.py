@@ -52,8 +52,8 @@ def _backed_up(
     except octavo.StoreLocked as locked:
         if copy:
             raise octavo.StoreLocked(
-                f"{locked}: its owner makes backups by links alone; make one beside it without "
-                "--copy, and copy that"
+                f"{locked}: a store that is open elsewhere is backed up by links only; make a "
+                "backup beside it without --copy, and copy that"
             ) from None
         return octavo.backup(path, target, ledger=ledger)
     with store:

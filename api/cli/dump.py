@@ -144,8 +144,8 @@ def _format_of(output: str) -> str:
     suffix = os.path.splitext(unpacked_name(output))[1]
     if suffix not in _BY_SUFFIX:
         raise click.UsageError(
-            f"FILE={output!r}: {suffix!r} tells no format; name it .jsonl, .csv or .parquet, with "
-            ".gz or .zst behind the first two, or say which with --format"
+            f"FILE={output!r}: {suffix!r} is not the name of a format; end it in .jsonl, .csv or "
+            ".parquet (.gz or .zst may follow the first two), or give --format"
         )
     return _BY_SUFFIX[suffix]
 

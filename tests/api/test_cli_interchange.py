@@ -582,6 +582,6 @@ def test_of_a_csv_of_keys_and_values_alone_it_is_not_guessed_who_wrote_it(tmp_pa
     file = tmp_path / "d.csv"
     file.write_text("key,value\na,C:\\new\n")
     told = octavo("load", tmp_path / "s", file, code=2).stderr
-    assert "--key-field key --value-field value takes them as they are" in told
+    assert "--key-field key --value-field value takes cells as they are" in told
     octavo("load", tmp_path / "s", file, "--key-field", "key", "--value-field", "value")
     assert output("get", tmp_path / "s", "a") == b"C:\\new"
