@@ -151,7 +151,7 @@ def changes_of(reader: Reader, since: int, names: dict[int, str]) -> Iterator[Ch
                 raise Corruption(
                     file.path, 0,
                     f"the journal file is missing, with the changes from sqn {file.base} to the "
-                    "next file: begin after those, or repair the store with accept_missing=True",
+                    "next file: begin after those, or repair the store with accept_missing",
                 )  # fmt: skip
             if not file.offsets:
                 file.ensure_open()
