@@ -45,7 +45,7 @@ _made = tuple.__new__
 
 
 class PutOptions(TypedDict, total=False):
-    """What may be said of a put beside key and value: see Bucket.put."""
+    """The options of a put, beside key and value: see Bucket.put."""
 
     metadata: bytes | str
     ttl: float | timedelta | None

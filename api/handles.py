@@ -9,7 +9,7 @@ from octavo.files.errors import Misuse
 
 
 class Handle:
-    """It is neither copied nor pickled: two copies would each believe what only one of them did."""
+    """Cannot be copied or pickled: two copies would each believe what only one of them did."""
 
     __slots__ = ()
 

@@ -49,9 +49,9 @@ def repair(ctx: click.Context, path: str, accept_missing: bool, as_json: bool) -
             out.json(document)
         else:
             for name in files.rewritten:
-                out.line(f"written anew: journal/{name}")
+                out.line(f"rewritten: journal/{name}")
             for fault in files.ledger:
-                out.line(f"ledger made anew: {fault}")
+                out.line(f"ledger rebuilt: {fault}")
             for note in [*files.notes, *done.notes]:
                 out.line(f"note: {note}")
             for lost in files.lost:
