@@ -42,7 +42,7 @@ class Difference(NamedTuple):
     ``a``: Head of the first store's version; None: it has none.
     ``b``: Head of the second store's version; None: it has none.
     ``tag``: The type of the object.
-    ``sub_key``: In a head-only store, where ``metadata`` of the heads is the value.
+    ``sub_key``: In a head-only store, where the heads' ``metadata`` is the value.
     """
 
     bucket: bytes

@@ -670,7 +670,7 @@ def test_a_stream_of_which_batches_are_missing_is_told(
         batch(earlier, 5)
         batch(earlier, 6)
     assert caplog.text.count("goes on with batch") == 1
-    assert "stream q goes on with batch 5 behind 2" in caplog.text
+    assert "stream q goes on with batch 5 after 2" in caplog.text
 
 
 @pytest.mark.parametrize("told", ["first_key", "last_key"])
