@@ -370,8 +370,8 @@ def test_a_bad_index_in_a_json_line_is_named(store: Path, line: str) -> None:
     [
         (("dump", "STORE", "--format", "parquet"), "--output"),
         (("dump", "STORE", "-o", "d.parquet.gz"), "compressed by itself"),
-        (("dump", "STORE", "-o", "d.parqet"), "'.parqet' tells no format"),
-        (("dump", "STORE", "-o", "d.tsv.gz"), "'.tsv' tells no format"),
+        (("dump", "STORE", "-o", "d.parqet"), "'.parqet' is not the name of a format"),
+        (("dump", "STORE", "-o", "d.tsv.gz"), "'.tsv' is not the name of a format"),
         (("dump", "STORE", "--columns", "key,price"), "price"),
         (("dump", "STORE", "--columns", "key,key"), "twice"),
         (("load", "STORE", "-", "--format", "parquet"), "from a file"),
