@@ -1,5 +1,5 @@
-"""How the actor of a journal file is started, what the file before it needs first, and which is
-gone on with."""
+"""How the actor of a journal file is started, what the file before it needs first, and in which
+file an opening goes on."""
 
 from __future__ import annotations
 

@@ -61,13 +61,13 @@ if TYPE_CHECKING:
 
 if sys.platform == "win32":
     raise ImportError(
-        "Octavo runs on Linux and macOS, where flock locks files and those that are read can be "
-        "unlinked; on Windows use it in WSL"
+        "Octavo runs on Linux and macOS: it needs flock, and to remove files that are being read; "
+        "on Windows use it in WSL"
     )
 if sys.maxsize < 1 << 32 or sys.byteorder != "little":
     raise ImportError(
         "Octavo needs a 64-bit Python on a little-endian machine: it maps whole files into memory, "
-        "and takes the columns there as they are"
+        "and uses their columns in place"
     )
 
 __version__ = "0.1.0"

@@ -30,7 +30,7 @@ Array: TypeAlias = "npt.NDArray[Any]"
 
 @dataclass(slots=True)
 class Report:
-    """What was looked at, and what was wrong with it.
+    """What was checked, and what was wrong with it.
 
     ``journal_files``: Journal files that were read.
     ``ledger_files``: Ledger files that were read.
@@ -49,7 +49,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Nothing was wrong."""
+        """Whether nothing was wrong."""
         return not self.problems
 
 

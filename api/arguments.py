@@ -45,7 +45,7 @@ _made = tuple.__new__
 
 
 class PutOptions(TypedDict, total=False):
-    """What may be said of a put beside key and value: see Bucket.put."""
+    """The options of a put, beside key and value: see Bucket.put."""
 
     metadata: bytes | str
     ttl: float | timedelta | None
@@ -104,7 +104,7 @@ def to_path(name: str, path: object) -> str:
     try:
         os.fsencode(where)
     except UnicodeEncodeError as wrong:
-        raise Misuse(f"{name}={where!a} is no name in {wrong.encoding}") from None
+        raise Misuse(f"{name}={where!a} cannot be written in {wrong.encoding}") from None
     try:
         return os.path.abspath(where)
     except FileNotFoundError:
@@ -118,7 +118,7 @@ def to_key(key: object, bucket: bytes) -> bytes:
         raise Misuse("key is empty; a key has at least one byte")
     if len(found) + len(bucket) > MAX_KEY_BYTES:
         raise Misuse(
-            f"key of {len(found)} bytes in a bucket named with {len(bucket)}: "
+            f"key of {len(found)} bytes, bucket name of {len(bucket)}: "
             f"together at most {MAX_KEY_BYTES} are allowed"
         )
     return found
@@ -182,7 +182,7 @@ def to_put(
             metadata = derived_metadata(tag, functions.metadata, whole, stored)
         if functions.index is not None:
             if edit is not None:
-                raise Misuse(f"index: the entries of type {tag!r} are worked out from the values")
+                raise Misuse(f"index: type {tag!r} derives its entries from the values")
             if index is None:
                 packed = derived_index(tag, functions.index, whole, stored)
     fields = PUT, number, bucket, whole, stored, expiry, to_metadata(metadata), packed
@@ -210,7 +210,7 @@ def to_expiry(ttl: object, expires_at: object, now_ms: int) -> int:
     moment = to_moment("expires_at", expires_at)
     if moment >= YEAR_10000_MS:
         raise Misuse(
-            f"expires_at={shown(expires_at)} is beyond the year 9999, of which no datetime tells: "
+            f"expires_at={shown(expires_at)} is beyond the year 9999, the last of a datetime: "
             "leave it out for what never expires"
         )
     if moment <= 0:

@@ -124,7 +124,7 @@ class Together(Handle):
         self._operations, self._ledger_keys, self._said = [], [], []
 
     def discard(self) -> None:
-        """Write nothing. Idempotent; nothing is undone once the batch was written."""
+        """Write nothing. Idempotent; does not undo a batch that was already written."""
         self._done = True
         self._forget()
 
@@ -173,7 +173,7 @@ class Batch(Together):
     """Collects operations on any buckets; leaving the ``with`` block writes them atomically, and
     with ``sync`` durably.
 
-    An exception in the block, or ``discard()``, writes nothing. Memory holds the batch until it
+    If the block raises, or after ``discard()``, nothing is written. Memory holds the batch until it
     is written: at most 1,048,576 operations and 1 GiB.
     """
 
@@ -259,9 +259,9 @@ class Batch(Together):
         self._add(operation, ledger_key.prefix(number, name) + key, size, if_sqn, edit)
 
     def commit(self) -> int:
-        """Write now, in one system call; the last sqn, 0 for an empty batch. All conditions hold
-        at one moment, or Conflict is raised and nothing is written. Whatever is raised, the batch
-        is over: make another one to try again.
+        """Write now, in one system call; returns the last sqn, 0 for an empty batch. If a condition
+        does not hold, Conflict is raised and nothing is written; all are checked at one moment.
+        After any error the batch is over: make another one to try again.
 
         Raises Conflict, Misuse (more than a journal file holds), StorageFull (nothing is kept),
         StorageFailed, Closed.

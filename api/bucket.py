@@ -51,8 +51,8 @@ _FEW = 2  # so many are put one by one in less time
 class Bucket(Mutable[Out, Told]):
     """Keys and values of one bucket. Made by ``store.bucket(name)``; costs nothing to make.
 
-    Safe to use from several threads. ``str`` arguments mean their UTF-8 bytes. To type checkers
-    one with ``text=True`` is a ``Bucket[str]``.
+    Several threads may use it. ``str`` arguments stand for their UTF-8 bytes. To type checkers one
+    with ``text=True`` is a ``Bucket[str]``.
     """
 
     def __init__(
@@ -96,16 +96,16 @@ class Bucket(Mutable[Out, Told]):
         return self._plain_delete
 
     def put(self, key: Key, value: Value, **options: Unpack[PutOptions]) -> int:
-        """Write a value; its sequence number. One system call, and an fsync where asked for.
+        """Write a value; returns its sequence number. At most one system call, as a rule, and an
+        fsync if asked for.
 
-        Options, by name: ``metadata``: up to 1 MiB that ``head`` gives without reading the value.
-        ``ttl`` (seconds, or a timedelta) or ``expires_at`` (ms UTC, or an aware datetime): from
-        then on the key reads as absent; without either it never does, also if it did before.
-        ``index``: the whole set of the key's index entries, {field: term or iterable of terms}, or
-        an IndexEdit of the set it has; terms are int, bytes or str, and a put without it leaves the
-        key with none.
-        ``sync=True`` returns when the write is durable; it can only strengthen the store's
-        setting. ``if_sqn=n`` writes only if the live version's sqn is n, 0 meaning absent.
+        Options, by name: ``metadata``: up to 1 MiB, which ``head`` returns without reading the
+        value. ``ttl`` (seconds, or a timedelta) or ``expires_at`` (ms UTC, or an aware datetime):
+        from then on the key reads as absent; without either it never expires, even if it was to
+        before. ``index``: the key's whole set of index entries, {field: term or iterable of terms},
+        or an IndexEdit of its present set; terms are int, bytes or str. A put without it leaves the
+        key with none. ``sync=True`` returns once the write is durable; it can only strengthen the
+        store's setting. ``if_sqn=n`` writes only if the live version's sqn is n; 0 means absent.
 
         Raises Misuse, Conflict, StorageFull (nothing is kept), StorageFailed, Closed.
         """
@@ -167,8 +167,8 @@ class Bucket(Mutable[Out, Told]):
     _put_with.__qualname__ = "Bucket.put"  # as whom the interpreter's errors name it
 
     def delete(self, key: Key, *, sync: bool | None = None, if_sqn: int | None = None) -> int:
-        """Delete a key, present or not; the sqn of the deletion. Its index entries go, too.
-        Otherwise, and in what it raises, as ``put``."""
+        """Delete a key, present or not, and its index entries; returns the sqn of the deletion.
+        ``sync``, ``if_sqn`` and errors as for ``put``."""
         self._running.identity.tags.functions_of(self._type)
         whole = self._whole(key)
         durable = to_sync(sync)
@@ -180,12 +180,12 @@ class Bucket(Mutable[Out, Told]):
         return sqn
 
     def delete_many(self, keys: Iterable[Key], *, sync: bool | None = None) -> int:
-        """Delete keys, present or not; the last sqn (0 for none). Of a range:
+        """Delete keys, present or not; returns the last sqn (0 for none). For a range:
         ``bucket.delete_many(bucket.keys(prefix="session/"))``.
 
-        Not atomic: an error, or a stop, leaves a first part deleted. Some hundreds of keys are
-        taken at a time and share a system call, and with ``sync`` all share an fsync. Otherwise,
-        and in what it raises, as ``delete``.
+        Not atomic: an error or an interrupt leaves a first part deleted. Some hundreds of keys at a
+        time share a system call, and with ``sync`` all share an fsync. ``sync`` and errors as for
+        ``put``.
         """
         source, durable = iter(to_keys(keys)), to_sync(sync)
         running = self._running
@@ -204,11 +204,12 @@ class Bucket(Mutable[Out, Told]):
     def put_many(
         self, pairs: Iterable[tuple[Key, Value]] | Mapping[Any, Any], *, sync: bool | None = None
     ) -> int:
-        """Write many values; the last sqn (0 for none). Any iterable; memory does not grow with it.
+        """Write many values; returns the last sqn (0 for none). Takes any iterable; memory does not
+        grow with it.
 
-        Not atomic: an error, or a stop, leaves a first part written. A few hundred pairs share a
-        system call, and with ``sync`` all share an fsync. What may be said of a put otherwise a
-        batch takes. Raises Misuse, StorageFull, StorageFailed, Closed.
+        Not atomic: an error or an interrupt leaves a first part written. A few hundred pairs share
+        a system call, and with ``sync`` all share an fsync. For the other options of a put use a
+        batch. Raises Misuse, StorageFull, StorageFailed, Closed.
         """
         if isinstance(pairs, Mapping):
             pairs = pairs.items()

@@ -31,19 +31,19 @@ class Change:
     """One operation, as it stands in the journal.
 
     ``sqn``: Its sequence number.
-    ``kind``: "put", "delete", or "delta": what the strategy "retain" keeps of a put that was
-        replaced since, all but its value; only in a journal that was compacted.
+    ``kind``: "put", "delete", or "delta": all but the value of a put that was replaced since, which
+        the strategy "retain" keeps; only in a journal that was compacted.
     ``bucket``: Name of its bucket.
-    ``key``: The key that it is of.
-    ``value``: None for a delete and a delta.
-    ``metadata``: What the put was given as ``metadata``.
-    ``written_at``: Its moment, ms UTC.
+    ``key``: Its key.
+    ``value``: The value of a put; None for a delete and a delta.
+    ``metadata``: The metadata of the put.
+    ``written_at``: When it was written, ms UTC.
     ``expires_at``: Moment from which the key reads as absent, ms UTC; None: never.
     ``batch``: (position from 0, length) of its atomic batch; None: written alone, or compaction
         dropped a part of it.
     ``tag``: The type of the object; "head_only" in a head-only store.
-    ``index``: The whole set of its index entries: terms by field.
-    ``sub_key``: In a head-only store.
+    ``index``: The whole set of the put's index entries: terms by field.
+    ``sub_key``: Its sub-key in a head-only store; otherwise empty.
     """
 
     sqn: int
@@ -150,16 +150,16 @@ def changes_of(reader: Reader, since: int, names: dict[int, str]) -> Iterator[Ch
             if file.missing:
                 raise Corruption(
                     file.path, 0,
-                    f"the journal file is missing, with the changes from sqn {file.base} up to the "
-                    "file behind it: begin behind those, or have a repair accept the loss",
+                    f"the journal file is missing, with the changes from sqn {file.base} to the "
+                    "next file: begin after those, or repair the store with accept_missing",
                 )  # fmt: skip
             if not file.offsets:
                 file.ensure_open()
             if (wrong := file.damage) is not None:
                 raise Corruption(
                     file.path, wrong.offset,
-                    f"{wrong.what}; whether all changes from sqn {file.base} up to the file behind "
-                    "it are there cannot be told: repair the store, which tells what is lost",
+                    f"{wrong.what}; changes from sqn {file.base} to the next file may be missing: "
+                    "repair the store, which lists what is lost",
                 )  # fmt: skip
             asked = 0
             for sqn in file.sqns(since + 1, upto):

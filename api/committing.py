@@ -54,18 +54,18 @@ def commit(
     timeout_seconds: float = 600.0,
     **options: Unpack[OpenOptions],
 ) -> Ingested:
-    """As ``Store.ingest``, on the store at ``path``: opened for it with ``options``, or, where it
-    is open in this or another process, by asking its owner.
+    """As ``Store.ingest``, for the store at ``path``: opens it with ``options`` or, if it is open
+    in this or another process, asks its owner.
 
-    A commit that was interrupted, or raised, may be repeated: what was done is not done again.
-    Where it opens the store, and some thirty files of commits before it wait to be merged, it waits
-    for that, too. ``timeout_seconds``: how long to wait for the owner, above 0, at most a year.
-    Raises as ``octavo.open`` and ``Store.ingest``, but not StoreLocked; AskTimeout, which says
-    whether the owner may have done it, or may do it now; where not, it never will.
+    A commit that was interrupted or raised may be repeated: what was done is not done again. If it
+    opens the store, and some thirty files of earlier commits wait to be merged, it waits for that,
+    too. ``timeout_seconds``: how long to wait for the owner, above 0, at most a year. Raises as
+    ``octavo.open`` and ``Store.ingest``, but not StoreLocked; AskTimeout, whose message says
+    whether the owner may have done it or may still do it; otherwise it never will.
     """
     for name in ("create", "read_only"):
         if name in options:
-            raise Misuse(f"{name}= is not for a commit, which is into a store that is there")
+            raise Misuse(f"{name}= is not for a commit, which needs an existing store")
     attempts, batch = checked(job_id, attempts, stream, batch)
     answer = _by_owner(
         path,
@@ -99,10 +99,11 @@ def _ingested(store: Store, job: str, attempts: Sequence[str], stream: str, batc
 def acknowledge(
     path: str | os.PathLike[str], consumer: str, sqn: int, *, timeout_seconds: float = 600.0
 ) -> int:
-    """A durable consumer of a store's change feed, made if there is none, needs nothing at or
-    below ``sqn`` any more; its position. For who follows from another process: as ``commit``.
+    """Acknowledge the changes at or below ``sqn`` for a durable consumer, created if there is none;
+    returns its position. For followers in other processes: opens the store or asks its owner, as
+    ``commit``.
 
-    Raises HistoryCompacted where a new one cannot begin there, Misuse, AskTimeout.
+    Raises HistoryCompacted if a new one cannot begin there, Misuse, AskTimeout.
     """
     sqn = to_whole("sqn", sqn, "are sequence numbers", 0, MAX_SQN)
     answer = _by_owner(
@@ -122,12 +123,12 @@ def backup(
     ledger: bool = True,
     timeout_seconds: float = 600.0,
 ) -> BackedUp:
-    """As ``Store.backup`` of the store at ``path`` into the directory ``target``, by hard links:
-    opened for it, or, where it is open in this or another process, by asking its owner, which must
-    find ``target`` by the same absolute path. For who backs up on a schedule, say.
+    """As ``Store.backup``, of the store at ``path`` into the directory ``target``, by hard links:
+    opens it or, if it is open in this or another process, asks its owner, for whom ``target`` must
+    be the same absolute path. Suits scheduled backups.
 
-    Raises as ``octavo.open`` and ``Store.backup``, StoreLocked where the backup at ``target`` is
-    open; AskTimeout, as ``commit``.
+    Raises as ``octavo.open`` and ``Store.backup``, StoreLocked if the backup at ``target`` is open;
+    AskTimeout, as ``commit``.
     """
     where, ledger = to_path("target", target), to_flag("ledger", ledger)
     answer = _by_owner(
@@ -183,8 +184,8 @@ def _by_owner(
     told = f"{where} is open elsewhere, and its owner did not answer within {timeout_seconds:g} s"
     if begun:
         raise AskTimeout(
-            f"{told}, but had begun: it may be done, or be done now; ask for it again to know, "
-            "for nothing is done twice"
+            f"{told}, but had begun: it may be done, or still being done; ask again to know, since "
+            "nothing is done twice"
         )
     raise AskTimeout(f"{told}: nothing was done; try again when it does")
 

@@ -28,14 +28,14 @@ SEGMENTS = 1 << 16
 
 
 class Difference(NamedTuple):
-    """A key of which two stores do not hold the same version.
+    """A key whose versions in two stores differ.
 
     ``bucket``: Name of its bucket.
     ``key``: The key.
-    ``a``: What the first one has of it; None: nothing.
-    ``b``: What the second one has of it; None: nothing.
+    ``a``: Head of the first store's version; None: it has none.
+    ``b``: Head of the second store's version; None: it has none.
     ``tag``: The type of the object.
-    ``sub_key``: In a head-only store, where ``metadata`` of the heads is the value.
+    ``sub_key``: In a head-only store, where the heads' ``metadata`` is the value.
     """
 
     bucket: bytes
@@ -54,20 +54,20 @@ def compare(
     bucket: Key | None = None,
     segments: int = SEGMENTS,
 ) -> Iterator[Difference]:
-    """The keys of which two stores do not hold the same version, by type, bucket and key.
+    """The keys whose versions differ between two stores, by type, bucket and key.
 
-    ``by`` as in ``Snapshot.merkle``: ``"sqn"`` for copies of one store of which one at most was
-    written since, ``"head"`` or ``"value"`` for others. Without it ``"sqn"`` for a store and its
-    own snapshots; also for its backups, but ``"value"`` where the last record of the one that ends
-    first is another one in the other, for both were written since, or was compacted away in one;
-    ``"value"`` for others. ``bucket``: only the standard objects of this one, in head-only stores
-    its entries; ``b""`` is the default bucket. A store is read as it is now, through a snapshot
-    that ends with the iteration; of two stores, what expires as they are looked at is in neither.
+    ``by`` as in ``Snapshot.merkle``: ``"sqn"`` for copies of one store of which at most one was
+    written to since, ``"head"`` or ``"value"`` for others. By default it is ``"sqn"`` for a store
+    and its own snapshots, and for a store and its backups, but ``"value"`` if both of those were
+    written to since: the last record of the one that ends first is then a different one in the
+    other. It is ``"value"``, too, if compaction dropped that record from either; and for all
+    others. ``bucket``: only the standard objects of this bucket or, in head-only stores, its
+    entries; ``b""`` is the default bucket. A store is read as it is now, through a snapshot that
+    ends with the iteration; what expires while two stores are looked at counts as absent in both.
 
-    Makes a merkle tree of each, then reads the keys of the segments in which they differ, and
-    nothing of the others but their hashes: for d differences among n keys in s segments about
-    0.1 us x n + 1 us x d x n / s a store. Memory does not grow with n. Raises Misuse,
-    SnapshotExpired, Corruption.
+    Makes a merkle tree of each, then reads the keys only of segments in which they differ, and of
+    the others their hashes: for d differences among n keys in s segments about 0.1 us x n + 1 us x
+    d x n / s a store. Memory does not grow with n. Raises Misuse, SnapshotExpired, Corruption.
     """
     for which, one in (("a", a), ("b", b)):
         if not isinstance(one, Store | Snapshot):
@@ -85,7 +85,7 @@ def compare(
         )
         bound = x._everything()
         if bound != y._everything():
-            raise Misuse("a head-only store is compared with one that is not")
+            raise Misuse("a head-only store cannot be compared with a standard one")
         if name is None:
             names = _types(x._identity.tags.numbers, y._identity.tags.numbers)
         else:
@@ -150,8 +150,8 @@ def _types(mine: Mapping[str, int], other: Mapping[str, int]) -> dict[int, str]:
     for name, number in (*mine.items(), *other.items()):
         if names.setdefault(number, name) != name:
             raise Misuse(
-                f"the types {names[number]!r} and {name!r} have one number: these are not copies "
-                "of one store; compare them bucket by bucket"
+                f"the types {names[number]!r} and {name!r} have the same number: these are not "
+                "copies of one store; compare them bucket by bucket"
             )
     return names
 

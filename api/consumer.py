@@ -16,13 +16,13 @@ from octavo.manifest.consumers import Consumers, checked_name
 
 
 class Consumer(Handle):
-    """Gotten from ``Store.consumer``. What it has not acknowledged stays in the journal: compaction
-    leaves every file alone that holds anything above its position.
+    """A durable consumer, made by ``Store.consumer``. What it has not acknowledged stays in the
+    journal: compaction leaves every file alone that holds anything above its position.
 
-    One that holds back compaction without progress for ``consumer_hold_seconds``, counted from the
-    first change that it could come to, or holds back more than ``consumer_hold_bytes`` of the
-    journal, is dropped, with a warning in the log and in the store's notes; it then raises
-    HistoryCompacted.
+    A consumer that holds back compaction is dropped if it makes no progress for
+    ``consumer_hold_seconds``, counted from its last progress or from when the first change after it
+    was written, whichever is later; or if it holds back more than ``consumer_hold_bytes`` of the
+    journal. The log and the store's notes say so; it then raises HistoryCompacted.
     """
 
     def __init__(self, running: Running, name: str, since: int | None) -> None:
@@ -53,14 +53,14 @@ class Consumer(Handle):
         found = self._consumers.position(self.name)
         if found is None:
             raise HistoryCompacted(
-                f"consumer {self.name!r} is no more: it was dropped, or held back compaction for "
-                "too long without progress, or too much of the journal"
+                f"consumer {self.name!r} is no more: it was dropped, by drop() or because it held "
+                "compaction back for too long without progress, or too much of the journal"
             )
         return found
 
     def changes(self) -> Iterator[Change]:
-        """What came after its position, to the newest change now: see ``Store.changes``, which
-        also says what is raised. Reading acknowledges nothing."""
+        """The changes after its position, up to the newest now: see ``Store.changes``, also for the
+        errors. Reading acknowledges nothing."""
         running = self._running
         return feed.changes(
             running.bookie.actor,
@@ -70,10 +70,11 @@ class Consumer(Handle):
         )
 
     def acknowledge(self, sqn: int) -> None:
-        """It needs nothing at or below ``sqn`` any more. Durable on return: some two fsyncs.
+        """Say that it needs nothing at or below ``sqn`` any more. Durable on return: some two
+        fsyncs.
 
-        Raises Misuse if it had come farther or there is no such sqn yet, HistoryCompacted if it
-        was dropped, StorageFull, StorageFailed, Closed.
+        Raises Misuse if it has acknowledged more already or there is no such sqn yet;
+        HistoryCompacted if it was dropped; StorageFull, StorageFailed, Closed.
         """
         self._refuse_if_closed()
         newest = self._running.inker.actor.last_sqn
@@ -81,7 +82,7 @@ class Consumer(Handle):
         self._with_reserve(partial(self._consumers.move, self.name, upto))
 
     def drop(self) -> None:
-        """Forget it, durably; nothing is held back for it any more. Idempotent. Raises
+        """Remove the consumer, durably; nothing is held back for it any more. Idempotent. Raises
         StorageFull, StorageFailed, Closed."""
         self._refuse_if_closed()
         self._with_reserve(partial(self._consumers.drop, self.name))

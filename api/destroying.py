@@ -28,13 +28,12 @@ may change nothing."""
 
 
 def destroy(path: str | os.PathLike[str]) -> None:
-    """Remove the store in the directory ``path``, with everything in it.
+    """Remove the store in the directory ``path``, with all its data.
 
-    What is not the store's stays, and so does the directory then; so does one that is mounted
-    there, that a symbolic link leads to, or that stands where this user may remove nothing. The
-    mark of a store goes last: a destruction that was cut short is finished by another. O(files).
-    Raises Misuse where there is no store or it cannot be used, StoreLocked where it is open,
-    OSError.
+    Nothing else is removed: if other files are in the directory, it stays with them. It also stays
+    if it is a mount point, if ``path`` is a symbolic link, or if this user may not remove it. What
+    marks a store is removed last, so a destruction that was cut short can be repeated. O(files).
+    Raises Misuse if there is no store or it cannot be used, StoreLocked if it is open, OSError.
     """
     where = to_path("path", path)
     with usable("path", where):

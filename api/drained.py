@@ -20,7 +20,7 @@ class _Part(Protocol):
 
 
 class Drained(Closing, chain[T]):
-    """An iterator that reads from a snapshot, which it lets go of at its end, when it is closed
+    """An iterator that reads from a snapshot, which it releases at its end, when it is closed
     (``close()``, or a ``with`` block) or when nothing refers to it any more. Not for use by two
     threads at once."""
 

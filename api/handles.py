@@ -9,15 +9,15 @@ from octavo.files.errors import Misuse
 
 
 class Handle:
-    """It is neither copied nor pickled: two copies would each believe what only one of them did."""
+    """Cannot be copied or pickled: two copies would each believe what only one of them did."""
 
     __slots__ = ()
 
     def __reduce__(self) -> NoReturn:
         raise Misuse(
-            "an open store, and what was gotten from it (buckets, snapshots, scans, batches), do "
-            "not go to another process, and are not copied: give it the path, to open with "
-            "read_only=True, or publish a snapshot"
+            "an open store, and what came from it (buckets, snapshots, scans, batches), cannot be "
+            "copied or passed to another process: pass the path, to open with read_only=True, or "
+            "publish a snapshot"
         )
 
 

@@ -50,10 +50,10 @@ class HeadRow(NamedTuple):
     """One entry of a head-only store.
 
     ``key``: Its key.
-    ``sub_key``: Its sub-key, empty where it was put without one.
+    ``sub_key``: Its sub-key, empty if it was put without one.
     ``value``: Its value.
     ``sqn``: Sequence number of the put; what ``if_sqn`` compares with.
-    ``written_at``: Moment of the put, ms UTC.
+    ``written_at``: When it was put, ms UTC.
     ``expires_at``: Moment from which it reads as absent, ms UTC; None: never.
     """
 
@@ -74,8 +74,8 @@ def _whole(bucket: bytes, key: object, sub_key: object) -> bytes:
     whole = head_key.whole(name, sub)
     if len(whole) + len(bucket) > MAX_KEY_BYTES:
         raise Misuse(
-            f"key and sub_key take {len(whole)} bytes, with two between them and each zero byte of "
-            f"the key as two, in a bucket named with {len(bucket)}: together at most "
+            f"key and sub_key take {len(whole)} bytes (with two between them, and two for each "
+            f"zero byte of the key), the bucket's name {len(bucket)}: together at most "
             f"{MAX_KEY_BYTES} are allowed"
         )
     return whole
@@ -98,7 +98,7 @@ def _to_condition(if_sqn: object, lookup: bool) -> int:
     if if_sqn is None:
         return -1
     if not lookup:
-        raise Misuse("if_sqn wants a store with lookup; this one was made without")
+        raise Misuse("if_sqn needs a store with lookup; this one was made with lookup=False")
     return to_condition(if_sqn)
 
 
@@ -129,8 +129,8 @@ class HeadReads(Handle, ABC):
     def head(self, key: Key, sub_key: Key = b"") -> HeadRow | None:
         """An entry with its sqn, write time and expiry, or None.
 
-        A probe a level of the ledger. Raises Misuse, also where the store was made with
-        lookup=False; Corruption, Closed and, of a snapshot, SnapshotExpired.
+        One probe for each level of the ledger. Raises Misuse (always in a store made with
+        lookup=False), Corruption, Closed; in a snapshot also SnapshotExpired.
         """
         found = self._head(whole := self._sought(key, sub_key))
         return None if found is None else _row(whole, found)
@@ -150,7 +150,7 @@ class HeadReads(Handle, ABC):
     @overload
     def get(self, key: Key, sub_key: Key = ..., *, default: D) -> bytes | D: ...
     def get(self, key: Key, sub_key: Key = b"", default: Any = None) -> Any:
-        """The value, or ``default`` if there is none. Otherwise, and in what it raises, as
+        """The value, or ``default`` if the entry is absent. Otherwise, and in its errors, as
         ``head``."""
         found = self._get(self._sought(key, sub_key))
         return default if found is None else found.metadata
@@ -164,10 +164,10 @@ class HeadReads(Handle, ABC):
         reverse: bool = False,
         limit: int | None = None,
     ) -> Iterator[HeadRow]:
-        """Entries with ``start`` <= key < ``end``, whose keys begin with ``prefix``, at most
-        ``limit``; in the order of key and sub-key, or with ``reverse`` against it. Reads from an
-        implicit snapshot. Raises Misuse; Corruption, Closed and SnapshotExpired also as it goes
-        on."""
+        """Entries with ``start`` <= key < ``end`` whose key begins with ``prefix``, at most
+        ``limit``, in the order of key and sub-key; with ``reverse`` in the opposite order. Reads
+        from an implicit snapshot. Raises Misuse; Corruption, Closed and SnapshotExpired also during
+        the iteration."""
         low, high = self._prefix, ledger_key.after(self._prefix)
         if prefix is not None:
             low += head_key.beginning(to_bytes("prefix", prefix))
@@ -266,8 +266,8 @@ class HeadBucket(HeadReads):
         sync: bool | None = None,
         if_sqn: int | None = None,
     ) -> int:
-        """Write an entry; its sequence number. Arguments and errors as Bucket.put; the value is
-        at most 1 MiB, and ``if_sqn`` wants a store with lookup."""
+        """Write an entry; returns its sequence number. Arguments and errors as for Bucket.put, but
+        the value is at most 1 MiB, and ``if_sqn`` needs a store with lookup."""
         meter = self._measures.put
         left = meter.left
         if left <= 0 and not (left := meter.skip()):
@@ -294,7 +294,7 @@ class HeadBucket(HeadReads):
         sync: bool | None = None,
         if_sqn: int | None = None,
     ) -> int:
-        """Delete an entry, present or not; the sqn of the deletion. Raises as ``put``."""
+        """Delete an entry, present or not; returns the sqn of the deletion. Raises as ``put``."""
         whole = _whole(self._name, key, sub_key)
         expected, durable = _to_condition(if_sqn, self._lookup), to_sync(sync)
         delete_one = self._bookie.plain_put(HEAD_ONLY, self._name, DELETE)
@@ -311,7 +311,7 @@ class HeadBucket(HeadReads):
 
 
 class HeadBatch(Together):
-    """Collects operations on any head-only buckets; otherwise as Batch."""
+    """Collects operations on any buckets of a head-only store; otherwise as Batch."""
 
     def put(
         self,
@@ -341,7 +341,7 @@ class HeadBatch(Together):
         self._add(operation, ledger_key.prefix(tag, name) + key, size, if_sqn)
 
     def commit(self) -> int:
-        """Write now; the last sqn, 0 for an empty batch. Otherwise as Batch.commit."""
+        """Write now; returns the last sqn, 0 for an empty batch. Otherwise as Batch.commit."""
         meter = self._running.inker.actor.measures.batch
         if meter.left <= 0:
             return meter.timed(self.commit)

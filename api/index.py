@@ -39,8 +39,8 @@ Pattern = str | bytes | re.Pattern[Any]
 class Query(Drained[T]):
     """An iterator over entries of an index.
 
-    It reads from a snapshot, which it lets go of at its end, when it is closed (``close()``, or
-    a ``with`` block) or when nothing refers to it any more. Not for use by two threads at once.
+    It reads from a snapshot, which it releases at its end, when it is closed (``close()``, or a
+    ``with`` block) or when nothing refers to it any more. Not for use by two threads at once.
     """
 
     _place: _Given
@@ -50,12 +50,12 @@ class Query(Drained[T]):
 
 
 class Index(Handle, Generic[Out]):
-    """One field's entries in a bucket: terms in their natural order (all ints, then all bytes,
-    then all str), and under a term the keys in byte order.
+    """One field's entries in a bucket: terms in their natural order (all ints, then all bytes, then
+    all str), and under a term the keys in byte order.
 
-    Reads from an implicit snapshot, or the snapshot that it was asked of. An entry is there
-    exactly as long as the version of the key that was put with it: an overwrite without it, a
-    delete and an expiry take it away.
+    Reads from an implicit snapshot, or from the snapshot whose bucket it was asked of. An entry is
+    valid as long as the version of the key that it was put with is live: an overwrite without it, a
+    delete or an expiry takes it away.
     """
 
     def __init__(self, reading: Reading[Out, Any], field: object) -> None:
@@ -73,14 +73,14 @@ class Index(Handle, Generic[Out]):
         limit: int | None = None,
         after: tuple[Term, Key] | None = None,
     ) -> Query[tuple[Term, Out]]:
-        """(term, key) pairs with ``start`` <= term < ``end``, which are of one type.
+        """(term, key) pairs with ``start`` <= term < ``end``; both bounds are of one type.
 
-        ``match``: a regular expression that is searched for in the term; one of str finds str
-        terms, one of bytes finds bytes terms, and int terms match none. ``limit`` pairs at most.
-        ``after``: the last pair of an earlier page; goes on behind it, in the direction of the
-        scan. One look at the ledger an entry; no value is read. An implicit snapshot is of the
-        moment of this call, and ends with the iteration. Raises
-        Misuse; Corruption, Closed and SnapshotExpired also as it goes on.
+        ``match``: a regular expression that is searched for in the term; a str one finds str terms,
+        a bytes one bytes terms, and int terms match none. ``limit``: at most so many pairs.
+        ``after``: the last pair of an earlier page; continues after it, in the direction of the
+        scan. One lookup in the ledger for each entry; no value is read. An implicit snapshot is
+        taken by this call, and ends with the iteration. Raises Misuse; Corruption, Closed and
+        SnapshotExpired also during the iteration.
         """
         reader, found = self._found(start, end, match, reverse, limit, after)
         return _query(reader, found, to_limit(limit))
@@ -95,14 +95,14 @@ class Index(Handle, Generic[Out]):
         limit: int | None = None,
         after: tuple[Term, Key] | None = None,
     ) -> Query[Out]:
-        """The keys of ``range``, in its order, with its arguments and errors; a key with several
-        of the terms comes with each."""
+        """The keys of ``range``, in its order, with its arguments and errors; a key that has
+        several of the terms is given once for each."""
         reader, found = self._found(start, end, match, reverse, limit, after)
         return _query(reader, ([key for _, key in pairs] for pairs in found), to_limit(limit))
 
     def having(self, term: Term) -> Query[Out]:
-        """The keys that have exactly this term, in byte order; 1 and "1" are two terms. One look
-        at the ledger an entry. Raises as ``range``."""
+        """The keys that have exactly this term, in byte order; 1 and "1" are different terms. One
+        lookup in the ledger for each entry. Raises as ``range``."""
         part = self._part(term)
         front = self._front()
         bound = Bounds(front, front + part, ledger_key.after(front + part), False)
@@ -112,8 +112,7 @@ class Index(Handle, Generic[Out]):
     def terms(
         self, start: Term | None = None, end: Term | None = None, *, reverse: bool = False
     ) -> Query[tuple[Term, int]]:
-        """(term, number of keys that have it); the range, and what is raised, as in ``range``.
-        O(entries)."""
+        """(term, number of its keys) pairs; range and errors as for ``range``. O(entries)."""
         reader, found = self._found(start, end, None, reverse, None, None)
         return _query(reader, _counted(found), None)
 

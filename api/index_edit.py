@@ -12,9 +12,9 @@ from octavo.actors.writing.index_sets import index_parts, removed_parts
 class IndexEdit:
     """What a put changes in its key's index entries, given as its ``index``.
 
-    ``add`` and ``remove``: {field: term or iterable of terms}, terms as of a put. ``remove`` is
-    done before ``add``; a field whose terms are None there loses all. Resolved when the put
-    happens, against the version that it replaces. Raises Misuse.
+    ``add`` and ``remove``: {field: term or iterable of terms}, terms as for a put. ``remove`` is
+    applied before ``add``; None as the terms there removes the whole field. Applied when the put
+    happens, to the entries of the version that it replaces. Raises Misuse.
     """
 
     def __init__(

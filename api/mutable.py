@@ -16,7 +16,7 @@ _NONE = object()
 
 
 class Mutable(Reading[Out, Told], MutableMapping[Out, Out]):  # type: ignore[misc]  # iterators with ranges, not views
-    """The half of a bucket that a dict has, too."""
+    """The half of a bucket that a dict also has."""
 
     @abstractmethod
     def put(self, key: Key, value: Value, **options: Unpack[PutOptions]) -> int: ...
@@ -47,8 +47,8 @@ class Mutable(Reading[Out, Told], MutableMapping[Out, Out]):  # type: ignore[mis
     @overload
     def pop(self, key: Key, default: D) -> Out | D: ...
     def pop(self, key: Key, default: Any = _NONE) -> Any:
-        """The value of a key that is deleted now; ``default``, or KeyError, where it is absent. Of
-        several who do that at one moment one gets it. Raises as ``get`` and ``delete`` do."""
+        """Delete a key and return its value; if it is absent, ``default`` or KeyError. Of several
+        calls at the same moment only one gets the value. Raises as ``get`` and ``delete``."""
         whole = self._whole(key)
         while (head := self._head(whole)) is not None:
             value = self.get(whole)
@@ -59,8 +59,8 @@ class Mutable(Reading[Out, Told], MutableMapping[Out, Out]):  # type: ignore[mis
         return default
 
     def popitem(self) -> tuple[Out, Out]:
-        """The first key with its value, deleted now; KeyError where there is none. Of several who
-        do that at one moment each gets another. Raises as ``pop`` does."""
+        """Delete the first key and return it with its value; KeyError if there is none. Calls at
+        the same moment get different keys. Raises as ``pop``."""
         while (key := next(self.keys(limit=1), None)) is not None:
             value = self.pop(key, None)
             if value is not None:
@@ -76,8 +76,8 @@ class Mutable(Reading[Out, Told], MutableMapping[Out, Out]):  # type: ignore[mis
         return True
 
     def setdefault(self, key: Key, default: Value = b"") -> Out:
-        """The value; where the key is absent, ``default`` is put first. Of several who do that at
-        one moment one puts, and all get what it put. Raises as ``put`` does."""
+        """The value; if the key is absent, ``default`` is put first. Of several calls at the same
+        moment one puts, and all get what it put. Raises as ``put``."""
         while True:
             found = self.get(key)
             if found is not None:
@@ -93,8 +93,8 @@ class Mutable(Reading[Out, Told], MutableMapping[Out, Out]):  # type: ignore[mis
         /,
         **more: Value,
     ) -> None:
-        """``put_many``, and ``more`` by name after it; raises as that does. Not atomic: a batch
-        is."""
+        """``put_many`` of ``pairs``, then of the keywords ``more``; raises as that does. Not
+        atomic: use a batch for that."""
         given: Any = pairs
         if hasattr(given, "keys") and not isinstance(given, Mapping):
             given = [(key, given[key]) for key in given.keys()]  # noqa: SIM118 - it is no dict
@@ -102,5 +102,5 @@ class Mutable(Reading[Out, Told], MutableMapping[Out, Out]):  # type: ignore[mis
         self.put_many(more)
 
     def clear(self) -> None:
-        """Delete every key there is as it begins, one by one, as ``delete_many``. O(keys)."""
+        """Delete all keys there are when it begins, as ``delete_many`` does. O(keys)."""
         self.delete_many(self.keys())

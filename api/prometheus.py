@@ -70,7 +70,7 @@ def _files(found: Stats) -> Iterator[_Family]:
     )  # fmt: skip
     yield _Family(
         "octavo_journal_garbage_bytes", "gauge",
-        "What no get needs any more in the journal files that were sampled.",
+        "Bytes that no get needs any more, in the journal files that were sampled.",
         [({}, sum(f["bytes"] * (f["garbage_share"] or 0.0) for f in scored) if scored else None)],
     )  # fmt: skip
     yield _Family(
@@ -105,7 +105,7 @@ def _state(found: Stats) -> Iterator[_Family]:
     for name, text, value in (
         ("opened_timestamp_seconds", "When the store was opened.", found["opened_ms"] / 1000),
         ("last_sqn", "The newest sequence number.", found["last_sqn"]),
-        ("persisted_sqn", "What the ledger has on disk.", found["persisted_sqn"]),
+        ("persisted_sqn", "The ledger on disk has all up to here.", found["persisted_sqn"]),
         ("recent_keys", "Keys in the memory table that is being written.", memory["recent_keys"]),
         ("waiting_tables", "Memory tables that wait to be saved.", merging["waiting_tables"]),
         ("waiting_keys", "Keys in memory tables that wait to be saved.", memory["waiting_keys"]),
@@ -129,7 +129,7 @@ def _state(found: Stats) -> Iterator[_Family]:
     for name, text, values in (
         ("behind", "Changes that a consumer of the change feed has yet to acknowledge.",
          [each["behind"] for each in consumers]),
-        ("holds_bytes", "Journal files that compaction leaves as they are for a consumer.",
+        ("holds_bytes", "Size of journal files that compaction leaves alone for a consumer.",
          [each["holds_bytes"] for each in consumers]),
         ("moved_timestamp_seconds", "When a consumer acknowledged last.",
          [each["moved_ms"] / 1000 for each in consumers]),
@@ -165,7 +165,7 @@ def _work(found: Stats, measures: Measures) -> Iterator[_Family]:
         ],
     )  # fmt: skip
     yield _Family(
-        "octavo_gets_total", "counter", "Gets by what answered them, counted by samples.",
+        "octavo_gets_total", "counter", "Gets by what answered them, estimated from samples.",
         [({"answered_by": where}, count) for where, count in measures.sources.items()],
     )  # fmt: skip
     yield _Family(
@@ -180,7 +180,7 @@ def _work(found: Stats, measures: Measures) -> Iterator[_Family]:
     )  # fmt: skip
     for name, kind, text, values in (
         ("jobs_failed_in_a_row", "gauge",
-         "Background jobs that failed since the last one of their kind that did not.",
+         "Background jobs that failed since one of their kind last succeeded.",
          [total["failed_in_a_row"] for total in totals.values()]),
         ("job_failed_timestamp_seconds", "gauge", "When a background job failed last.",
          [ms and ms / 1000 for ms in (total["last_failed_ms"] for total in totals.values())]),

@@ -23,10 +23,10 @@ PUBLISHED_SECONDS = 3600.0
 
 
 class PublishedSnapshot:
-    """What ``Snapshot.publish`` made, or ``Store.published`` found.
+    """What ``Snapshot.publish`` returned, or ``Store.published`` found.
 
-    ``open`` reads it, in any process; Spark does with ``format("octavo").option("snapshot", id)
-    .load(path of the store)``. It needs neither the store nor the process that made it.
+    Any process can read it with ``open``, and Spark with ``format("octavo").option("snapshot", id)
+    .load(path of the store)``. Neither needs the process that made it, or the store to be open.
     """
 
     def __init__(self, disk: Disk, found: Published, clock_ms: Callable[[], int]) -> None:
@@ -36,12 +36,12 @@ class PublishedSnapshot:
 
     @property
     def id(self) -> str:
-        """What tells it from all others."""
+        """A text that no other published snapshot has."""
         return self._found.id
 
     @property
     def name(self) -> str:
-        """The name that it was given; "" where it has none."""
+        """The name it was given; "" if it has none."""
         return self._found.name
 
     @property
@@ -51,7 +51,7 @@ class PublishedSnapshot:
 
     @property
     def store_path(self) -> str:
-        """The directory of the store that it is of."""
+        """The directory of its store."""
         return self._found.path.rpartition("/")[0].rpartition("/")[0]
 
     @property
@@ -61,7 +61,7 @@ class PublishedSnapshot:
 
     @property
     def taken_at(self) -> int:
-        """The moment it is of, ms UTC: what had expired by then is absent."""
+        """When it was taken, ms UTC: what had expired by then is absent."""
         return self._found.taken_at
 
     @property
@@ -76,55 +76,55 @@ class PublishedSnapshot:
 
     @property
     def keys(self) -> int | None:
-        """Live keys, exactly; None where they were not counted."""
+        """The number of its live keys, exact; None if they were not counted."""
         return self._found.keys
 
     @property
     def bytes(self) -> int | None:
-        """Bytes of their values, before compression; None where they were not counted."""
+        """Bytes of their values, before compression; None if they were not counted."""
         return self._found.bytes
 
     @property
     def counts(self) -> Mapping[str, Counted]:
-        """Keys and bytes by the name of the objects' type."""
+        """Keys and bytes for each type of objects, by its name."""
         return {count.name: count for count in self._found.counts.values()}
 
     def open(self) -> read_only.ReadOnlyStore:
-        """This state, to be read as a store that was opened with ``read_only=True`` is: by links
-        of its own, so a release, or the end of this lease, takes nothing from who reads it, and
-        closing it leaves the snapshot published. O(files). Raises SnapshotExpired, Misuse,
+        """Open this state for reading, as ``octavo.open`` with ``read_only=True`` opens the newest
+        one. The reader has links of its own: a release or the end of this lease takes nothing from
+        it, and closing it leaves the snapshot published. O(files). Raises SnapshotExpired, Misuse,
         Corruption, StorageFull, StorageFailed."""
         with usable("path", self.store_path):
             return read_only.opened_published(RealDisk(), self.store_path, self.path)
 
     def renew(self, lease_seconds: float = PUBLISHED_SECONDS) -> None:
-        """Begin the lease anew, now: one small file is written. A lease that ends later stays as it
-        is, for others may count on it. Whoever reads it already is told where they look. Raises
-        Misuse, SnapshotExpired if it had ended, StorageFull, and StorageFailed, where the lease may
-        be the old one or the new one."""
+        """Begin the lease again, now; writes one small file. A lease that ends later is left as it
+        is, since others may rely on it. Those who already read the snapshot see the new end by
+        themselves. Raises Misuse, SnapshotExpired if the lease had ended, StorageFull,
+        StorageFailed (the lease may then be the old one or the new one)."""
         now_ms = self._clock_ms()
         ends = now_ms + int(to_lease(lease_seconds) * 1000)
         with storage_errors(f"the lease of {self.path}"):
             self._found = published.renewed(self._disk, self.path, ends, now_ms)
 
     def release(self) -> None:
-        """Remove it: who reads it is told SnapshotExpired. Idempotent. O(files). Raises StorageFull
-        and StorageFailed, where it may be there or gone: try again."""
+        """Remove it; whoever reads it gets SnapshotExpired. Idempotent. O(files). Raises
+        StorageFull and StorageFailed: it may then be there or gone, so try again."""
         with storage_errors(f"the release of {self.path}"):
             published.remove(self._disk, self.path)
 
     def df(self, spark: Any, columns: Sequence[str] | None = None, **options: Any) -> Any:
-        """A Spark DataFrame of it. ``columns``: see SnapshotBucket.to_arrow; what is not asked for
-        is not read. ``options`` as of ``spark.read.format("octavo")``: bucket, keyStart, ...
-        (docs/spark.md), and bytes as they are. Raises Misuse, SnapshotExpired."""
+        """A Spark DataFrame of it. ``columns``: see SnapshotBucket.to_arrow; only those asked for
+        are read. ``options`` as for ``spark.read.format("octavo")``: bucket, keyStart, ...
+        (docs/spark.md), where bytes may be given as they are. Raises Misuse, SnapshotExpired."""
         with unbroken, loading:
             from octavo.pipeline.frames import frame
         return frame(spark, self.store_path, self.id, columns, options)
 
     def __reduce__(self) -> NoReturn:
         raise Misuse(
-            "a published snapshot is not copied, and does not go to another process, for it uses "
-            "the open files of its store: give its store_path and id"
+            "a published snapshot cannot be copied or passed to another process, since it uses the "
+            "open files of its store: pass its store_path and id"
         )
 
     def __repr__(self) -> str:

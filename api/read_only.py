@@ -65,7 +65,7 @@ _dropped: deque[tuple[Disk, str, weakref.ref[OpenFiles]]] = deque()
 def _refuse(what: str) -> NoReturn:
     raise Misuse(
         f"{what} is not for a store opened with read_only=True, which is read as it was at that "
-        "moment; it is for the process that opens it without"
+        "moment; the process that opens it for writing can do it"
     )
 
 
@@ -91,7 +91,7 @@ class ReadOnlyBucket(_Refusing, SnapshotBucket[Out, Told]):  # type: ignore[misc
 
 
 class ReadOnlyHeadBucket(_Refusing, SnapshotHeadBucket):
-    """The same of a head-only store."""
+    """A bucket of a head-only store opened with ``read_only=True``."""
 
 
 class _Unpublished(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
@@ -104,13 +104,13 @@ class _Unpublished(_Refusing, Snapshot):  # type: ignore[misc]  # as its base
 
 
 class ReadOnlyStore(_Unpublished):
-    """The store as it was when it was opened with ``read_only=True``: itself a snapshot.
+    """The store as it was when it was opened with ``read_only=True``; itself a snapshot.
 
-    Whatever its owner does meanwhile changes nothing here; ``newest`` gives a newer state. Its
-    lease is an hour, which reads renew: after a longer rest they raise SnapshotExpired. Close it:
-    the links of one that is dropped go with the next opening, ``newest`` too, or as the process
-    ends; those of one that is killed as its owner next looks for work. Where its files could not be
-    linked they are held open, and there is no lease. So is what ``PublishedSnapshot.open`` gives,
+    Nothing its owner does changes what is read here; ``newest`` gives a newer state. Its lease is
+    an hour, and reads renew it; after a longer pause they raise SnapshotExpired. Close it: the
+    links of a reader that was only dropped go at this process's next opening (or ``newest``) or at
+    its end; those of a killed one when the owner next looks for work. If the files could not be
+    linked they are held open, and there is no lease. ``PublishedSnapshot.open`` also returns one,
     of an earlier state.
     """
 
@@ -150,7 +150,7 @@ class ReadOnlyStore(_Unpublished):
 
     @property
     def last_sqn(self) -> int:
-        """The last sequence number that is in it."""
+        """The last sequence number in it."""
         return self.sqn
 
     @property
@@ -166,16 +166,16 @@ class ReadOnlyStore(_Unpublished):
         return [told] if told else []
 
     def snapshot(self, lease_seconds: float = LEASE_SECONDS) -> Snapshot:
-        """This very state again; closing that leaves the store open, whose lease is its, too."""
+        """This same state. Closing the snapshot leaves the store open; both have the same lease."""
         to_lease(lease_seconds)
         return _Again(self)
 
     def newest(self) -> ReadOnlyStore:
         """The store as it is now, opened as this one is; this one stays as it was.
 
-        For who looks again and again: it costs less than another ``octavo.open``, for of the
-        journal's unsealed file only what was added is read, unless this one's lease ended. Close
-        each, or drop it. Raises what ``octavo.open`` raises, and Closed.
+        To look again and again, this costs less than another ``octavo.open``: of the journal file
+        being written only what was added is read, unless this one's lease ended. Close each, or
+        drop it. Raises as ``octavo.open``, and Closed.
         """
         with suppress(SnapshotExpired):
             self._pinned.check()
@@ -185,8 +185,8 @@ class ReadOnlyStore(_Unpublished):
             return ReadOnlyStore(self._disk, self._path, self._max_open_files, before)
 
     def published(self, wanted: str | None = None) -> list[PublishedSnapshot]:
-        """The published snapshots of the store whose lease runs, those of now, but for what this
-        reader itself reads: see ``Store.published``. Raises Misuse, SnapshotExpired."""
+        """The store's published snapshots as they are now, except the one this reader reads: see
+        ``Store.published``. Raises Misuse, SnapshotExpired."""
         self._shared.check()
         found = published_of(self._disk, self._path, wanted, wall_clock_ms)
         return [one for one in found if one.id != self._found.id]
@@ -202,7 +202,7 @@ class ReadOnlyStore(_Unpublished):
         return feed.changes_of(self._shared, since, self._identity.tags.names())
 
     def consumers(self) -> dict[str, int]:
-        """The durable consumers as they are now by name, each with the newest sqn it has
+        """The durable consumers, by name, as they are now, each with the newest sqn it has
         acknowledged. Raises Corruption."""
         return {name: progress.position for name, progress in self._consumers().items()}
 
@@ -212,9 +212,9 @@ class ReadOnlyStore(_Unpublished):
             return known_of(self._disk, self._path)
 
     def stats(self, *, score: bool = False) -> dict[str, Any]:
-        """What its files say, as plain values: a part of what the owner's ``stats`` gives, for
-        what is measured or in memory only the owner knows. O(files). Raises Misuse for ``score``,
-        which the owner's worker does."""
+        """What the store's files say, as plain values: a part of what the owner's ``stats`` gives,
+        since only the owner knows what is measured or in memory. O(files). Raises Misuse for
+        ``score``, which the owner's worker does."""
         self._shared.check()
         if to_flag("score", score):
             _refuse("stats(score=True)")
@@ -250,9 +250,9 @@ class ReadOnlyStore(_Unpublished):
         }
 
     def verify(self, progress: Callable[[str, int, int], None] | None = None) -> verifying.Report:
-        """Read all that it has, and check it: see ``Store.verify``; nothing of the store is
-        changed, which may be a backup, and open elsewhere. Raises Closed, SnapshotExpired,
-        StorageFull, StorageFailed."""
+        """Read everything in it, and check it: see ``Store.verify``. Changes nothing of the store,
+        which may be a backup, or open elsewhere. Raises Closed, SnapshotExpired, StorageFull,
+        StorageFailed."""
         self._pinned.check()
         found = self._found
         what = verifying.Verified(self._disk, self._identity, found.journal, found.path)
@@ -311,7 +311,7 @@ def opened(disk: Disk, path: str, options: Mapping[str, object]) -> ReadOnlyStor
     _remove_dropped()
     for name in options:
         if name not in ("max_open_files", "create"):
-            raise Misuse(f"{name}= is for a store that is written; this one is read_only=True")
+            raise Misuse(f"{name}= is for a store opened for writing; this one is read_only=True")
     limit = options.get("max_open_files")
     if limit is not None:
         limit = to_whole("max_open_files", limit, "are numbers from 8 to 100000", 8, 100_000)

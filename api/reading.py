@@ -50,7 +50,7 @@ _AHEAD = 3
 
 
 class Reading(Handle, ABC, Generic[Out, Told]):
-    """The reading half of a bucket. Values come out as bytes; keys too, unless ``text``."""
+    """The reading half of a bucket. Keys and values come out as bytes, or as str with ``text``."""
 
     if not TYPE_CHECKING:
         __class_getitem__ = classmethod(with_defaults)
@@ -147,7 +147,7 @@ class Reading(Handle, ABC, Generic[Out, Told]):
     def head(self, key: Key) -> Told | None:
         """The key's Head (sqn, size, metadata, write time and expiry), or None; no value is read.
 
-        For objects of a type that builds heads, what its function makes of the Head.
+        For objects of a type with a ``head`` function, what that makes of the Head.
 
         Raises Misuse, Corruption, Closed, SnapshotExpired.
         """
@@ -166,8 +166,8 @@ class Reading(Handle, ABC, Generic[Out, Told]):
         return Index(self, field)
 
     def index_of(self, key: Key) -> dict[bytes, list[Term]] | None:
-        """The index entries that a key's version was put with: terms by field, in order; None
-        if the key is absent. One read of the journal. Raises as ``get``."""
+        """The index entries that the key's live version was put with: terms by field, in order;
+        None if the key is absent. One read of the journal. Raises as ``get``."""
         found = self._index_of(self._whole(key))
         return None if found is None else terms_by_field(found, "journal")
 
@@ -182,9 +182,8 @@ class Reading(Handle, ABC, Generic[Out, Told]):
         return found
 
     def get_many(self, keys: Iterable[Key]) -> list[Out | None]:
-        """The values of ``keys``, in their order, None for an absent one. Each is as of the
-        moment it is read; take a snapshot for one moment. Otherwise, and in what it raises, as
-        ``get``."""
+        """The values of ``keys`` in that order, None for an absent one. Each is read at a moment of
+        its own; for a single moment take a snapshot. Raises as ``get``."""
         limit, whole_key = self._key_limit, self._whole
         whole = [
             key if type(key) is bytes and 0 < len(key) < limit else whole_key(key)
@@ -233,19 +232,19 @@ class Reading(Handle, ABC, Generic[Out, Told]):
         expression finds something (``re.search`` on the key's bytes; a str stands for its UTF-8
         bytes, so ``.`` is a byte; anchor it with ``^`` and ``\\Z``). ``modified_since``
         (inclusive) and ``modified_before`` (exclusive), ms UTC or aware datetimes: only keys
-        whose live version was written then. ``limit``: at most so many.
+        whose live version was written in that time. ``limit``: at most so many.
 
-        Where the scan stands is its ``position``; ``resume=`` a position goes on behind it::
+        The scan's ``position`` says where it stands; ``resume=`` continues after a position::
 
             page = bucket.keys(limit=1000)
             first = list(page)
             rest = list(bucket.keys(resume=page.position)) if page.position else []
 
-        Reads from an implicit snapshot, which ends with the iteration; few rows, as a ``limit`` of
-        up to 96 keys, 32 items or 12 heads asks for, are read by this call. No value is read, and
-        without filters nothing but keys; a match costs some 0.2 us a key, a time 0.1 us, or 3 us
-        while the key is in memory. Raises Misuse here; Corruption, Closed and, where it rests for
-        longer than its lease of 900 s, SnapshotExpired as it goes on.
+        Reads from an implicit snapshot, which ends with the iteration; but with a ``limit`` of up
+        to 96 keys, 32 items or 12 heads, this call itself reads them. No value is read, and
+        without filters only keys; ``match`` costs some 0.2 us a key, a time filter 0.1 us, or 3 us
+        for a key in memory. Raises Misuse at once; Corruption, Closed and, after a pause longer
+        than its lease of 900 s, SnapshotExpired during the iteration.
         """
         return self._scan(
             keys_of if self._text is None else self._text.keys_of,
@@ -265,8 +264,7 @@ class Reading(Handle, ABC, Generic[Out, Told]):
         modified_since: Moment | None = None,
         modified_before: Moment | None = None,
     ) -> Scan[tuple[Out, Out]]:
-        """(key, value) pairs; the arguments, and what is raised, as in ``keys``. One journal read
-        an item given."""
+        """(key, value) pairs; arguments and errors as for ``keys``. One journal read for each."""
         return self._scan(
             Items(self._name, self._tag, self._text, with_keys=True),
             start, end, prefix, reverse, match, limit, resume, modified_since, modified_before,
@@ -285,8 +283,8 @@ class Reading(Handle, ABC, Generic[Out, Told]):
         modified_since: Moment | None = None,
         modified_before: Moment | None = None,
     ) -> Scan[Out]:
-        """Values in the order of their keys; the arguments, and what is raised, as in ``keys``.
-        One journal read a value given."""
+        """Values in the order of their keys; arguments and errors as for ``keys``. One journal read
+        for each."""
         return self._scan(
             Items(self._name, self._tag, self._text, with_keys=False),
             start, end, prefix, reverse, match, limit, resume, modified_since, modified_before,
@@ -307,12 +305,12 @@ class Reading(Handle, ABC, Generic[Out, Told]):
         segments: Iterable[int] | None = None,
         of: int | None = None,
     ) -> Scan[tuple[Out, Told]]:
-        """(key, what ``head`` gives for it) pairs; the arguments, and what is raised, as in
-        ``keys``. No value is read.
+        """(key, head) pairs, the head as ``head`` returns it; arguments and errors as for ``keys``.
+        No value is read.
 
-        ``segments``: only keys in these segments of a merkle tree that has ``of`` of them, as
-        its ``differences`` gives them. The hashes in the ledger's files say which keys those
-        are, so the others cost 10 ns each.
+        ``segments``: only keys in these segments of a merkle tree that has ``of`` segments, as its
+        ``differences`` gives them. Hashes in the ledger's files tell which keys those are, so each
+        other key costs 10 ns.
         """
         return self._scan(
             Heads(self._text, None if self._kind is None else self._kind.head),

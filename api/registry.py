@@ -28,10 +28,9 @@ _finalized = 0
 
 
 def open_stores() -> list[stores.Store]:
-    """The stores that this process has open to write, in the order of their paths: each until its
-    close(), also where nothing else refers to it any more. In a forked child those of its own.
-    O(stores).
-    """
+    """The stores that this process has open for writing, in the order of their paths: each until
+    its close(), even if nothing refers to it any more. A forked child has only those it opened.
+    O(stores)."""
     return sorted(OPEN.copy(), key=attrgetter("path"))
 
 

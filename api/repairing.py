@@ -44,7 +44,7 @@ class Repair:
 
     @property
     def ok(self) -> bool:
-        """Nothing is wrong any more, and nothing was lost."""
+        """Whether nothing is wrong any more, and nothing was lost."""
         return self.verified.ok and not self.files.lost
 
 
@@ -56,18 +56,18 @@ def repair(
 ) -> Repair:
     """Mend the store in the directory ``path``, which must not be open.
 
-    Damaged hash tables and offsets of the journal are made anew from its records, the ledger
-    from the journal, manifests from the files; what a device does not give back is damaged. Of a
-    journal file with damaged records the whole ones are kept, and the others listed, as is what
-    the ledger names and the journal no longer has: those keys then read as before them. Only
-    where a whole journal file is missing, which may come back out of a backup, they raise
-    Corruption until it does; with ``accept_missing`` it is given up like the rest, and deletes
-    that it held are undone. Damaged sealed files, ledger files and manifests, and files that
-    cannot be read, are kept in ``damaged`` in the store's directory: delete them when nothing in
-    them is wanted. Then the store is opened, verified and closed. ``progress(what, done, total)``
-    is called as files are finished. O(bytes).
+    Rebuilds what is damaged: hash tables and offsets of the journal from its records, the ledger
+    from the journal, manifests from the files. What a device does not give back counts as damaged.
+    Of a journal file with damaged records the whole ones are kept and the others listed, and so are
+    those that the ledger names and the journal no longer has: their keys then read as before them.
+    Only keys of a journal file that is missing altogether raise Corruption until it comes back, as
+    out of a backup; with ``accept_missing`` it is given up like the rest, and deletes it held are
+    undone. Damaged sealed files, ledger files and manifests, and files that cannot be read, are
+    moved to ``damaged`` in the store's directory: delete them when you need nothing in them. Then
+    the store is opened, verified and closed. ``progress(what, done, total)`` is called as files are
+    finished. O(bytes).
 
-    Raises Misuse where there is no store, StoreLocked, StorageFull, UnsupportedFormat, OSError.
+    Raises Misuse if there is no store, StoreLocked, StorageFull, UnsupportedFormat, OSError.
     """
     where, accepted = to_path("path", path), to_flag("accept_missing", accept_missing)
     disk = SalvageDisk()

@@ -24,21 +24,22 @@ def restore(
     time: int | datetime | None = None,
     copy: bool = False,
 ) -> Restored:
-    """Make a store at ``path`` of a backup, or of a store that is not open, which stays as it is.
+    """Make a store at ``path`` from a backup, or from a store that is not open; the source stays as
+    it is.
 
-    ``sqn``: only what was written up to this sequence number, inclusive. ``time``: only what
-    stands, in the order of sequence numbers, before the first write whose time is after this
-    moment (ms UTC, or an aware datetime). All write times are looked at, 0.6 us each: where the
-    clock was set back, writes behind that one may bear earlier times; they are left out too, which
-    ``notes`` tell. Of ``sqn`` and ``time`` the one that is reached first counts.
+    ``sqn``: restore only what was written up to this sequence number, inclusive. ``time`` (ms UTC,
+    or an aware datetime): only what was written before the first write, in the order of sequence
+    numbers, whose time is after this moment. If the clock was set back, later writes may bear
+    earlier times; they are left out, too, and ``notes`` say so. With both, whichever is reached
+    first counts. For a ``time`` all write times are looked at, 0.6 us each.
 
-    Files are linked, the one that is cut and what is not sealed written anew; on another file
-    system they are copied, if ``copy`` allows it. The new store has an id of its own, and goes on
-    above every sequence number that the backup knew of. O(files), and what a point in time has the
-    ledger made anew of at the first opening. The answer's ``notes`` also tell what was not whole at
-    the end of the journal, as ``stats()["notes"]`` of a store that is opened does.
+    Files are linked; those that are cut or not sealed are written anew. To another file system
+    files are copied, if ``copy`` allows it. The new store has an id of its own, and continues above
+    every sequence number that the backup knew of. O(files), and at the first opening whatever of
+    the ledger has to be rebuilt after a ``sqn`` or ``time``. ``notes`` of the answer also tell what
+    was not whole at the end of the journal, as ``stats()["notes"]`` does after an opening.
 
-    Raises Misuse (also for a sqn inside an atomic batch), HistoryCompacted for a state before a
+    Raises Misuse (also for a sqn within an atomic batch), HistoryCompacted for a state before a
     compaction that dropped anything, and for any ``time`` of a head-only store that was trimmed,
     StoreLocked, StorageFull, StorageFailed, Corruption.
     """

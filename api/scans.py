@@ -175,21 +175,21 @@ class Place:
 class Scan(Drained[T]):
     """An iterator over a range that knows its position.
 
-    It reads from a snapshot, which it lets go of at its end, when it is closed (``close()``, or
-    a ``with`` block) or when nothing refers to it any more. Not for use by two threads at once.
+    It reads from a snapshot, which it releases at its end, when it is closed (``close()``, or a
+    ``with`` block) or when nothing refers to it any more. Not for use by two threads at once.
     """
 
     _place: Place
 
     @property
     def position(self) -> str | None:
-        """Where the scan stands: behind what it gave last. None once the range has been read to
-        its end.
+        """Where the scan stands: after what it gave last. None once the range has been read to its
+        end.
 
-        Printable text, to be handed as ``resume=`` to a later call, in another process too, with
-        the same bucket, start, end, prefix and reverse; what is read (keys, items, values,
-        heads), the filters and the limit may differ. On a live bucket that call sees what was
-        written meanwhile, where it lies ahead. As long as 4/3 of the key and 20 characters. O(1).
+        Printable text, to be passed as ``resume=`` to a later call, also in another process, with
+        the same bucket, start, end, prefix and reverse. What is read (keys, items, values, heads),
+        the filters and the limit may differ. On a live bucket that call also sees what was written
+        ahead of the position meanwhile. As long as 4/3 of the key and 20 characters. O(1).
         """
         place = self._place
         return None if place.done else encode(range_of(place.bound), place.key())

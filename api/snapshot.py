@@ -115,11 +115,11 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
         """The live items in the order in which they were written, those above ``since``
         (exclusive), at most ``limit``.
 
-        An overwritten, deleted or expired version is not among them (``store.changes`` has
-        those that the journal still holds). The journal is read from front to back: 1.5 us an
-        item and its bytes, after some 0.1 us for each key there is, at each call, to find out
-        which are live: so one iterator is quicker than pages. Memory: 8 KiB for 65,536
-        consecutive sqns. Go on later with the last item's sqn as ``since``.
+        Overwritten, deleted and expired versions are left out (``store.changes`` has those that the
+        journal still holds). The journal is read from front to back: 1.5 us an item, and its
+        bytes. Before that each call takes some 0.1 us for each key there is, to find which are
+        live: so one iterator is quicker than pages. Memory: 8 KiB for 65,536 consecutive sqns. To
+        go on later, pass the last item's sqn as ``since``.
 
         Raises Misuse, SnapshotExpired, Corruption.
         """
@@ -153,8 +153,8 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
         return _first(most, ((name, self._out(key), head) for name, key, head in found))
 
     def merkle(self, segments: int = 1 << 16, *, by: By = "sqn") -> MerkleTree:
-        """A merkle tree of the bucket's live keys: see ``Snapshot.merkle``, which also says what
-        it costs and raises."""
+        """A merkle tree of the bucket's live keys: see ``Snapshot.merkle``, also for costs and
+        errors."""
         self._check_mode()
         return tree_of(self._shared, of_bucket(self._prefix), segments, by)
 
@@ -170,20 +170,20 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
         """The live rows as a stream of Arrow record batches, in key order.
 
         ``columns``: any of bucket, key, sqn, size, metadata, written_at, expires_at and value,
-        in the order wanted; all of them without. What is not asked for is not read: keys and
-        sqns come out of the ledger's files by array kernels, some 0.1 us a row, values some
-        1 us and their bytes. The range is as in ``keys``. A batch has at most ``batch_rows``
-        rows and 16 MiB, or one row. DuckDB, pandas and pyarrow read the snapshot itself, too::
+        in the order wanted; all of them by default. Only what is asked for is read: keys and
+        sqns cost some 0.1 us a row, values some 1 us and their bytes. The range is as in
+        ``keys``. A batch has at most ``batch_rows`` rows and 16 MiB, or a single row. DuckDB,
+        pandas and pyarrow also read the snapshot itself::
 
             with store.snapshot() as snap:
                 duckdb.sql("select bucket, count(*), sum(size) from snap group by 1")
                 polars.DataFrame(snap.to_arrow(columns=["key", "size"]))
 
         Types: binary, value large_binary, sqn uint64, size uint32, moments timestamp[ms, UTC];
-        metadata and expires_at are null where there is none. The stream reads through this
-        snapshot, and keeps it if nothing else does; once it was closed or its lease ran out, the
-        next batch raises Closed or SnapshotExpired. Columns but the value may be views of a ledger
-        file's map: who keeps them keeps its room on disk, also once it was merged away.
+        metadata and expires_at are null if there is none. The stream reads through this
+        snapshot, and keeps it alive; once that is closed or its lease ran out, the next batch
+        raises Closed or SnapshotExpired. Columns other than the value may be views of a mapped
+        ledger file: while they are kept, so is its room on disk, even once it was merged away.
 
         Raises Misuse, also where pyarrow is not installed (``pip install 'octavo[arrow]'``).
         """
@@ -230,12 +230,12 @@ def _first(most: int | None, found: Iterator[T]) -> Iterator[T]:
 
 
 class Snapshot(SnapshotBucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
-    """A state of the whole store that later writes do not touch; itself its default bucket.
+    """The whole store as it was at one sequence number; itself its default bucket.
 
-    Taking one copies nothing. It holds the files it needs until it is closed (by ``with``, by
-    ``close()``, or by garbage collection) or its lease runs out: then reads raise
-    SnapshotExpired. Reads do not prolong the lease, ``renew`` does. What had expired when it was
-    taken is absent, what had not is there.
+    Taking one copies nothing, and later writes do not change it. It holds the files it needs until
+    it is closed (by ``with``, by ``close()``, or by garbage collection) or its lease runs out; then
+    reads raise SnapshotExpired. Reads do not prolong the lease, ``renew`` does. What had expired
+    when it was taken is absent; what expires later stays.
     """
 
     _OF_BUCKETS: ClassVar[type[SnapshotBucket[Any, Any]]] = SnapshotBucket
@@ -247,12 +247,12 @@ class Snapshot(SnapshotBucket[bytes, Head], Closing):  # type: ignore[misc]  # a
 
     @property
     def sqn(self) -> int:
-        """The last sequence number that is in it."""
+        """The last sequence number in it."""
         return self._shared.sqn
 
     @property
     def taken_at(self) -> int:
-        """The moment it was taken, ms UTC; what expired by then is absent."""
+        """When it was taken, ms UTC; what had expired by then is absent."""
         return self._shared.now_ms
 
     @overload
@@ -270,7 +270,8 @@ class Snapshot(SnapshotBucket[bytes, Head], Closing):  # type: ignore[misc]  # a
     def bucket(
         self, name: Key, *, text: bool = False, tag: str = STANDARD
     ) -> SnapshotBucket[Any, Any]:
-        """A bucket as it was, its objects of one type; an unknown one is empty. Raises Misuse."""
+        """A bucket as it was, with its objects of one type; empty if there is none of that name.
+        Raises Misuse."""
         return self._OF_BUCKETS(
             self._shared, self._identity, to_bucket(name), text=to_flag("text", text), tag=tag
         )
@@ -288,19 +289,20 @@ class Snapshot(SnapshotBucket[bytes, Head], Closing):  # type: ignore[misc]  # a
     def merkle(self, segments: int = 1 << 16, *, by: By = "sqn") -> MerkleTree:
         """A merkle tree of the whole store; ``bucket(name).merkle()`` is of one bucket.
 
-        Of all types of objects, or of a head-only store's entries; index entries follow from
+        It covers objects of all types, or a head-only store's entries; index entries follow from
         their objects and are left out.
 
         ``segments``: a power of two from 256 to 1,048,576. ``by`` says what tells versions apart:
 
         - ``"sqn"``: sequence numbers. For copies of one store, such as backups. Exact, unless
-          several were written since they were parted: two versions may have one sqn then.
-        - ``"head"``: size, metadata and expiry. For stores that were written apart, where sqns
-          and moments of writing never agree; values of one size and metadata look the same, so
-          keep a version or a digest in the metadata.
+          several of them were written to since they were parted: two versions may have one sqn
+          then.
+        - ``"head"``: size, metadata and expiry. For stores that were written separately, where sqns
+          and write times never agree. Values of equal size and metadata look the same, so keep a
+          version or a digest in the metadata.
         - ``"value"``: as ``"head"``, and what the values hold. Exact; reads all of them.
 
-        0.1 us a key of the ledger, 3 us of memory by ``"head"``; no value is read but by
+        0.1 us a key of the ledger; by ``"head"`` 3 us a key in memory. No value is read, but by
         ``"value"``. See ``octavo.compare``. Raises Misuse, SnapshotExpired, Corruption.
         """
         return tree_of(self._shared, self._everything(), segments, by)
@@ -340,9 +342,9 @@ class Snapshot(SnapshotBucket[bytes, Head], Closing):  # type: ignore[misc]  # a
         """The live objects of one type in all buckets as a stream of Arrow record batches, by
         bucket and key; ``bucket(name).to_arrow()`` is of one bucket.
 
-        ``start``, ``end`` and ``prefix`` choose keys of every bucket: each bucket is searched, or,
-        where they have fewer than some 1,000 keys, all keys are looked at. Otherwise as there.
-        Raises Misuse.
+        ``start``, ``end`` and ``prefix`` choose keys in every bucket: each bucket is searched or,
+        if they have fewer than some 1,000 keys each, all keys are looked at. Otherwise as
+        ``SnapshotBucket.to_arrow``. Raises Misuse.
         """
         number, span = self._identity.tags.number(tag), _to_span(start, end, prefix)
         asked = to_ask(self._shared, number, None, span)
@@ -358,21 +360,21 @@ class Snapshot(SnapshotBucket[bytes, Head], Closing):  # type: ignore[misc]  # a
     ) -> PublishedSnapshot:
         """Make this state readable by other processes, Spark's among them: see PublishedSnapshot.
 
-        It is a directory of hard links below the store's, and of a side file with what was in
-        memory, so it outlives this snapshot, its process, merges and compactions. Its lease runs
-        by the wall clock; when it has ended for five minutes the next opening of the store, or the
-        next publishing, removes it. ``count``: have all keys counted, 0.2 us each, in the worker
-        process. Syncs, and rolls the journal. O(files), and what was in memory.
+        It becomes a directory of hard links below the store's, with a side file of what was in
+        memory; so it outlives this snapshot, its process, merges and compactions. Its lease runs by
+        the wall clock; five minutes after its end, the next opening of the store, publishing or
+        look for compaction removes it. ``count``: count all keys, 0.2 us each, in the worker
+        process. Syncs, and begins a new journal file. O(files), and what was in memory.
 
-        ``name``: of one snapshot at a time. With ``replace`` this one takes it from another, in one
-        step: at every moment readers find one by that name. The other has no name then, and goes
-        on by its id until it is released, or its lease ends.
+        ``name``: only one snapshot has it at a time. ``replace`` takes it from the one that has it,
+        in one step: at every moment readers find one by that name. The other then has no name, and
+        can be read by its id until it is released or its lease ends.
 
         Raises Misuse, SnapshotExpired, StorageFull, StorageFailed, Corruption.
         """
         wanted = "" if name is None else to_name(name)
         if to_flag("replace", replace) and not wanted:
-            raise Misuse("replace=True takes a name from another snapshot: give it")
+            raise Misuse("replace=True takes a name from another snapshot: give that as name=")
         lease_ms = int(to_lease(lease_seconds) * 1000)
         self._shared.check()
         bookie = self._shared._bookie
@@ -404,14 +406,14 @@ class Snapshot(SnapshotBucket[bytes, Head], Closing):  # type: ignore[misc]  # a
 
     @property
     def closed(self) -> bool:
-        """Whether ``close`` was called; the end of its lease closes nothing."""
+        """Whether ``close`` was called; the end of the lease does not close it."""
         return self._shared._closed
 
     def renew(self, lease_seconds: float | None = None) -> None:
-        """Begin the lease anew, now, for so many seconds, or as many as before. O(1). Raises
+        """Begin the lease again, now, for so many seconds, or as many as before. O(1). Raises
         Misuse, Closed, SnapshotExpired if it had ended."""
         self._shared.renew(None if lease_seconds is None else to_lease(lease_seconds))
 
     def close(self) -> None:
-        """Let go of what the snapshot holds; later reads raise Closed. Idempotent."""
+        """Release what the snapshot holds; later reads raise Closed. Idempotent."""
         self._shared.really_close()

@@ -23,7 +23,7 @@ class JournalFileStats(TypedDict):
     garbage_share: float | None
     """Part of its bytes (0 .. 1) that no get needs any more, by a sample; None: not looked at."""
     score: float | None
-    """Percent of it that is still needed; compaction rewrites runs of files with low ones."""
+    """Percent of it that is still needed; compaction rewrites runs of files with low scores."""
 
 
 class JournalStats(TypedDict):
@@ -51,7 +51,7 @@ class LevelStats(TypedDict):
     tombstones: int
     """Rows that are deletes."""
     target_rows: int | None
-    """Rows from which on files go to the level below; None: the level goes by files."""
+    """With more rows than this, files go to the level below; None: level zero counts files."""
 
 
 class LedgerStats(TypedDict):
@@ -86,7 +86,7 @@ class ReadCacheStats(TypedDict):
     limit_bytes: int
     hits: int
     misses: int
-    """Gets of what the cache did not have, absent keys included."""
+    """Gets of what the cache does not have, absent keys included."""
     not_asked: int
     """Gets answered from recent changes in memory."""
 
@@ -138,36 +138,36 @@ class ConsumerStats(TypedDict):
     position: int
     """The newest sqn that it has acknowledged."""
     behind: int
-    """Changes that came behind that. Numbers that were skipped after a kill are none."""
+    """Changes after that; numbers that were skipped after a kill do not count."""
     moved_ms: int
-    """When it acknowledged last, ms UTC."""
+    """When it last acknowledged, ms UTC."""
     holds_bytes: int
-    """Sealed journal files that have changes above its position: compaction leaves them as they
-    are; the same file may be held for several."""
+    """Of sealed journal files with changes above its position, which compaction leaves as they
+    are; several consumers may hold the same file."""
 
 
 class WriteStats(TypedDict):
-    """Bytes written since opening, and how many times what was put that is."""
+    """Bytes written since opening, also as a multiple of the bytes that were put."""
 
     records: int
     bytes_put: int
     """Bucket names, keys, values (before compression), metadata and index entries; the records'
-    fixed parts are left out. Near enough: optional fields have small headers that count."""
+    fixed parts are left out. Approximate: small headers of optional fields count, too."""
     journal_bytes: int
-    """Appended to journal files, and their tables when they are sealed."""
+    """What was appended to journal files, and their tables when they are sealed."""
     compaction_bytes: int
     ledger_bytes: int
     manifest_bytes: int
     amplification: float | None
-    """All of these by ``bytes_put``; None before anything was put."""
+    """The sum of these divided by ``bytes_put``; None before anything was put."""
 
 
 class LatencyStats(TypedDict):
-    """How long a call takes. Where only one call in many is timed, it stands for the others; a
-    quantile is off by at most 1/32 of itself, and the longest call may not be among the timed."""
+    """How long calls take. If only one call in many is timed, it stands for the others. A quantile
+    is off by at most 1/32 of itself, and the longest call may not be among those timed."""
 
     count: int
-    """Calls, timed or not, to a few; of fsyncs: all of them."""
+    """Calls, timed or not, give or take a few; of fsyncs the exact number."""
     mean_seconds: float | None
     p50_seconds: float | None
     p90_seconds: float | None
@@ -177,8 +177,8 @@ class LatencyStats(TypedDict):
 
 
 class LatenciesStats(TypedDict):
-    """By operation. ``put``, ``get``, ``head``: one call; ``put_many``: a group of at most 512
-    pairs; ``get_many``, ``batch``: a call, whatever its size; ``fsync``: of a journal file."""
+    """By operation. ``put``, ``get``, ``head``, ``get_many``, ``batch``: one call, whatever its
+    size; ``put_many``: a group of at most 512 pairs; ``fsync``: of a journal file."""
 
     put: LatencyStats
     put_many: LatencyStats
@@ -190,11 +190,11 @@ class LatenciesStats(TypedDict):
 
 
 class JobStats(TypedDict):
-    """A background job that ended."""
+    """A background job that has ended."""
 
     kind: str
-    """"level_zero" (memory to the ledger), "merge"; of the journal "seal", "score", "compact" and,
-    before it, "survey_deltas"; "check_ledger" before a trim; "count" as a snapshot is published.
+    """"level_zero" (memory to the ledger), "merge"; for the journal "seal", "score", "compact" and,
+    before it, "survey_deltas"; "check_ledger" before a trim; "count" when a snapshot is published.
     Later versions may have others."""
     began_ms: int
     seconds: float
@@ -205,11 +205,11 @@ class JobStats(TypedDict):
     bytes_written: int
     ok: bool
     why: str
-    """What a job that failed says of it; empty for others."""
+    """Why it failed; empty if it did not."""
 
 
 class JobTotalsStats(TypedDict):
-    """All jobs of a kind since opening. Of a job that is tried again each try counts."""
+    """All jobs of a kind since opening. If a job is tried again, each try counts."""
 
     runs: int
     failures: int
@@ -218,11 +218,11 @@ class JobTotalsStats(TypedDict):
     outputs: int
     bytes_written: int
     failed_in_a_row: int
-    """Since the last one that did not fail; 0: all is well."""
+    """Failures since the last one that did not fail; 0: all is well."""
     last_failed_ms: int | None
     """When the last one that failed began."""
     last_failure: str | None
-    """What that one says of it."""
+    """Why that one failed."""
 
 
 class JobsStats(TypedDict):
@@ -240,12 +240,12 @@ class Stats(TypedDict):
     id: str
     format: int
     epoch: int
-    """Openings, this one included."""
+    """Openings of the store so far, this one included."""
     opened_ms: int
     now_ms: int
     last_sqn: int
     persisted_sqn: int
-    """What the ledger has on disk; above it a start replays the journal."""
+    """The ledger on disk has everything up to here; an opening replays the journal above it."""
     journal: JournalStats
     ledger: LedgerStats
     memory: MemoryStats

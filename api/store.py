@@ -75,21 +75,22 @@ def open(
 def open(
     path: str | os.PathLike[str], *, read_only: bool = False, **options: Unpack[OpenOptions]
 ) -> Store | readers.ReadOnlyStore:
-    """Open the store in the directory ``path``, making it if it is not there.
+    """Open the store in the directory ``path``, creating it if there is none.
 
-    One opener at a time, in any process; the rest get StoreLocked. Options, with their defaults
-    and bounds: ``help("octavo.actors.opening.options.Options")``, or docs/options.md. Opening takes
-    as long as what the ledger does not hold yet takes to replay, whatever the size of the store.
+    One opener at a time, in any process; others get StoreLocked. Options, with their defaults and
+    bounds: ``help("octavo.actors.opening.options.Options")``, or docs/options.md. Opening replays
+    what the journal has and the ledger lacks; how long that takes does not depend on the store's
+    size.
 
-    With ``read_only`` the store may be open elsewhere, and is left as it is but for a directory
-    of hard links below it, which goes at ``close``: what comes back is a Snapshot of its newest
-    durable state, ReadOnlyStore. Takes as long as reading the journal file being written. Where
-    nothing can be made (a read-only mount, another user's store) its files are held open instead,
-    one descriptor each.
+    With ``read_only`` the store may be open elsewhere. Returns a ReadOnlyStore: a snapshot of the
+    newest durable state, read through a directory of hard links below the store's, which is removed
+    at ``close``; nothing else is changed there. Takes as long as reading the journal file being
+    written. Where no links can be made (a read-only mount, another user's store) the files are held
+    open instead, one descriptor each.
 
     Raises StoreLocked, Misuse (a bad option, a path that cannot be used), UnsupportedFormat,
-    Corruption, StorageFull, StorageFailed, OSError; read-only also Busy, where the store changed
-    again and again meanwhile.
+    Corruption, StorageFull, StorageFailed, OSError; read-only also Busy, if the store changed again
+    and again meanwhile.
     """
     where = to_path("path", path)
     if to_flag("read_only", read_only):
@@ -114,10 +115,10 @@ def opened_to_write(where: str, options: OpenOptions, *, briefly: bool = False) 
 
 
 class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
-    """An open store; itself its default bucket (the one with the empty name).
+    """An open store, which is also its own default bucket (the one with the empty name).
 
-    Close it, or use it in a ``with`` block. Safe to use from several threads; not after a fork:
-    the child's copy refuses.
+    Close it, or use it in a ``with`` block. Several threads may use it. A forked child may not: its
+    copy refuses every call.
     """
 
     def __init__(self, running: Running) -> None:
@@ -144,7 +145,7 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
 
     @property
     def last_sqn(self) -> int:
-        """The newest sequence number given, or skipped after a kill; 0 if there was none."""
+        """The newest sequence number given or, after a kill, skipped; 0 if there was none."""
         return self._inker.last_sqn
 
     @property
@@ -166,9 +167,9 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
     @overload
     def bucket(self, name: Key, *, text: bool = ..., tag: str = ...) -> Bucket[Any, Any]: ...
     def bucket(self, name: Key, *, text: bool = False, tag: str = STANDARD) -> Bucket[Any, Any]:
-        """The bucket of that name; it needs no making. With ``text`` its keys and values come
-        out as str. ``tag``: the type of its objects; objects of different types are different
-        objects, whatever their keys. Raises Misuse."""
+        """The bucket of that name, which need not be created. With ``text`` keys and values are
+        returned as str. ``tag``: the type of its objects; objects of different types are different
+        objects, even under equal keys. Raises Misuse."""
         wanted = (to_bucket(name), to_flag("text", text), tag)
         made: Bucket[Any, Any] | None = self._made.get(wanted) if isinstance(tag, str) else None
         if made is None:
@@ -180,26 +181,27 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
         return made
 
     def buckets(self, *, tag: str = STANDARD) -> Iterator[bytes]:
-        """Names of the buckets that hold a key of a type, in byte order. Raises Misuse."""
+        """Names of the buckets that hold a key of this type, in byte order. Raises Misuse."""
         self._refuse_if_closed()
         number = self._running.identity.tag_of(tag)
         return _buckets(Reader(self._bookie), number)
 
     def batch(self, *, sync: bool | None = None) -> Batch:
-        """Operations on any buckets that happen together or not at all, and with ``sync`` are
-        durable then: see Batch. Raises Misuse, also in a head-only store, Closed."""
+        """A batch of operations on any buckets, written all or none, and with ``sync`` durably: see
+        Batch. Raises Misuse (always in a head-only store), Closed."""
         self._refuse_if_closed()
         self._check_mode()
         return Batch(self._running, sync=sync)
 
     def head_bucket(self, name: Key) -> HeadBucket:
-        """A bucket of a head-only store; it needs no making. Raises Misuse in a standard one."""
+        """A bucket of a head-only store, which need not be created. Raises Misuse in a standard
+        store."""
         self._refuse_if_not_head_only("head_bucket")
         return HeadBucket(self._running, to_bucket(name))
 
     def head_batch(self, *, sync: bool | None = None) -> HeadBatch:
-        """As ``batch``, of a head-only store: see HeadBatch. Raises Misuse, also in a standard one,
-        Closed."""
+        """As ``batch``, for a head-only store: see HeadBatch. Raises Misuse (always in a standard
+        store), Closed."""
         self._refuse_if_not_head_only("head_batch")
         return HeadBatch(self._running, sync)
 
@@ -212,27 +214,27 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
             )
 
     def snapshot(self, lease_seconds: float = LEASE_SECONDS) -> Snapshot:
-        """The store as it is now, to be read for ``lease_seconds`` (900 s; at most a year) unless
-        it is renewed. O(1): copies nothing, stops no writer. See Snapshot. Raises Misuse, Closed.
-        """
+        """The store as it is now, readable for ``lease_seconds`` (900 s; at most a year), or longer
+        if renewed. O(1): copies nothing, stops no writer. See Snapshot. Raises Misuse, Closed."""
         return Snapshot(self._bookie, self._running.identity, lease_seconds)
 
     def published(self, wanted: str | None = None) -> list[PublishedSnapshot]:
-        """The published snapshots of this store whose lease runs, oldest first; or only that of an
-        id or name. Those without a name may be other processes', which read the store through them
-        and remove them at the end: to release one ends that reading. One that cannot be read is
-        left out of the list, with a warning. O(snapshots). Raises Misuse or SnapshotExpired where
-        that is none, StorageFull and StorageFailed."""
+        """The published snapshots of this store whose lease has not ended, oldest first; with
+        ``wanted`` only the one with that id or name. Those without a name may belong to other
+        processes, which read the store through them and remove them when done: releasing one ends
+        that reading. One that cannot be read is left out, with a warning in the log. O(snapshots).
+        Raises Misuse or SnapshotExpired if there is none as ``wanted``, StorageFull, StorageFailed.
+        """
         self._refuse_if_closed()
         return published_of(self._running.disk, self.path, wanted, self._bookie.clock_ms)
 
     def changes(self, since: int = 0, *, compacted: bool = False) -> Iterator[Change]:
-        """The journal's events above ``since`` (exclusive), deletes included, in sqn order, up
-        to the newest now. Only durable ones: the rest is synced first.
+        """The journal's events above ``since`` (exclusive), deletes included, in sqn order, up to
+        the newest now. Only durable events are given: what is not durable yet is synced first.
 
-        Where compaction dropped any of them HistoryCompacted is raised, unless ``compacted``: then
-        what is left comes, which is at least the newest version of every live key; of a head-only
-        store that was trimmed only what came since. One journal read a change. Raises Misuse,
+        If compaction dropped any of them, HistoryCompacted is raised. With ``compacted`` what is
+        left is given instead: at least the newest version of every live key; in a trimmed head-only
+        store, only what was written since. One journal read for each change. Raises Misuse,
         HistoryCompacted, StorageFailed, Corruption, Closed.
         """
         self._refuse_if_closed()
@@ -244,11 +246,12 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
         )
 
     def consumer(self, name: str, *, since: int | None = None) -> Consumer:
-        """The durable consumer of that name, which goes on where it is; a new one begins behind
-        ``since``, or with what comes from now on. Compaction waits for it: see Consumer.
+        """The durable consumer of that name, at the position it has reached. A new one begins after
+        ``since`` or, without it, with what is written from now on. Compaction waits for it: see
+        Consumer.
 
-        Raises HistoryCompacted where the journal no longer has all that came behind ``since``,
-        Misuse, StorageFull, StorageFailed, Closed.
+        Raises HistoryCompacted if a new one is to begin where the journal no longer has everything
+        after ``since``; Misuse, StorageFull, StorageFailed, Closed.
         """
         self._refuse_if_closed()
         return Consumer(self._running, name, since)
@@ -263,17 +266,16 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
     # ------------------------------------------------------------ the whole
 
     def sync(self) -> None:
-        """Return when everything written so far is durable. At most one fsync a file that is not.
-        Raises StorageFailed, AskTimeout (another thread's fsync hangs for 600 s), Closed."""
+        """Return once everything written so far is durable. At most one fsync for each file that is
+        not. Raises StorageFailed, AskTimeout (another thread's fsync hangs for 600 s), Closed."""
         self._refuse_if_closed()
         self._inker.make_durable(self._inker.last_sqn)
 
     def stats(self, *, score: bool = False) -> Stats:
-        """Figures of the store as plain values, all of them JSON: see Stats. O(files).
+        """Figures of the store as plain, JSON-ready values: see Stats. O(files).
 
-        With ``score`` the sealed journal files are sampled anew for their garbage, unless a
-        compaction is going on; that is a job of O(files) in the worker process. Raises Misuse,
-        Closed.
+        With ``score`` the sealed journal files are first sampled again for garbage, unless a
+        compaction is going on: a job of O(files) in the worker process. Raises Misuse, Closed.
         """
         self._refuse_if_closed()
         with unbroken, loading:
@@ -294,9 +296,8 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
         return exposition(self._running)
 
     def inspect_html(self, *, score: bool = True) -> str:
-        """One HTML page with pictures of all that ``stats`` says, and their tables. It needs no
-        network and runs no script. O(files). ``score``, and what is raised, as in ``stats``.
-        """
+        """One HTML page with all that ``stats`` says, as pictures and tables. It needs no network
+        and runs no script. O(files). ``score`` and errors as for ``stats``."""
         self._refuse_if_closed()
         with unbroken, loading:
             from octavo.pictures.inspection import inspect
@@ -304,32 +305,33 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
         return page(inspect(self._running, score=to_flag("score", score)))
 
     def verify(self, progress: Callable[[str, int, int], None] | None = None) -> Report:
-        """Read everything and check every checksum and invariant, journal against ledger.
+        """Read everything; check every checksum and invariant, and the journal against the ledger.
 
-        ``progress(what, done, total)`` is called as files are finished. O(bytes). Damage is in the
-        report, not raised. Of more than two million records 60 bytes each are put aside on the
-        disk meanwhile. Raises Closed; StorageFull where descriptors, memory or room ran out,
-        StorageFailed where what was put aside is lost.
+        Damage is in the report, not raised. ``progress(what, done, total)`` is called as files are
+        finished. O(bytes). If there are more than two million records, scratch files on the disk
+        take 60 bytes a record meanwhile. Raises Closed; StorageFull if descriptors, memory or disk
+        space ran out; StorageFailed if a scratch file is lost.
         """
         self._refuse_if_closed()
         return verify(self._running, progress or untold)
 
     def compact(self, progress: Callable[[str, int, int], None] | None = None) -> Compacted:
-        """Give back the room of versions that were replaced or deleted, in the journal.
+        """Give back the space that replaced and deleted versions take in the journal.
 
-        Files are rewritten, oldest first, of which more than a tenth is garbage or what compression
-        takes off; what is in memory is saved before. What expired goes an hour later, for a clock
-        that is set back by less brings it back. Reads, writes and snapshots go on meanwhile; a
-        file that a snapshot reads goes when that ends. On a full disk a file for whose live records
-        there is no room waits until others gave some back. ``progress(what, done, total)`` is
-        called before each step, in bytes. Interrupting it loses nothing. O(bytes of those files).
+        Rewrites, oldest first, files of which more than a tenth is garbage or would be saved by
+        compression; what is in memory is saved first. Expired versions go an hour after they
+        expired, since a clock set back by less would bring them back. Reads, writes and snapshots
+        go on meanwhile; a file that a snapshot reads is removed when the snapshot ends. On a full
+        disk, a file whose live records find no room waits until others have given some back.
+        ``progress(what, done, total)`` is called before each step, in bytes. Interrupting it loses
+        nothing. O(bytes of those files).
 
-        Raises Busy where another call compacts, StorageFull, Corruption (the ledger). What is
-        compacted unasked at the moment is waited for.
+        Waits for a compaction that the store began by itself. Raises Busy if another call is
+        compacting, Misuse in a head-only store, StorageFull, Corruption (of the ledger), Closed.
         """
         self._refuse_if_closed()
         if self._running.identity.head_only:
-            raise Misuse("compact is for standard stores; this one is head-only: trim is for those")
+            raise Misuse("compact is for standard stores; this one is head-only: use trim")
         clerk = self._running.inker_clerk.actor
         way = partial(compaction.compact, clerk, progress or untold)
         return self._running.with_reserve(way, COMPACTION)
@@ -337,13 +339,13 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
     def ingest(
         self, job_id: str, attempts: Sequence[str], *, stream: str = "", batch: int = 0
     ) -> Ingested:
-        """Take in, all at once or not at all, the files that tasks of a job have staged.
+        """Take in the files that the tasks of a job have staged, all at once or not at all.
 
-        ``attempts``: names of the finished ones that count; the rest of the job's folder in
-        ``staging`` goes. What they bring is newer than all that is there. A ``job_id`` that was
-        taken in before changes nothing and is answered as it was then; with ``stream``, a
-        ``batch`` of it up to the newest one does. Writers wait while the little that is in memory
-        is saved. O(files + what memory holds).
+        ``attempts``: names of the finished attempts that count; the rest of the job's folder in
+        ``staging`` is removed. What they bring is newer than everything in the store. A ``job_id``
+        that was taken in before changes nothing, and gets the answer it got then; so does, with
+        ``stream``, any ``batch`` of that stream up to the newest taken in. Writers wait while the
+        little that is in memory is saved. O(files + what memory holds).
 
         Raises Misuse, Corruption (nothing was taken in), Busy, StorageFull, StorageFailed, Closed.
         """
@@ -351,11 +353,12 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
         return ingest(self._running, job_id, attempts, stream=stream, batch=batch)
 
     def trim(self) -> int:
-        """In a head-only store: have all that was written saved in the ledger, and let go of the
-        journal; the bytes given back. Happens unasked as memory is saved, too.
+        """In a head-only store: save everything written so far in the ledger, then drop the
+        journal; returns the bytes given back. Saving memory does this by itself, too.
 
-        A file that a snapshot reads goes when that ends. Raises Misuse in a standard store, Busy,
-        StorageFull, StorageFailed, Corruption (of the ledger: nothing is let go then).
+        A file that a snapshot reads is removed when the snapshot ends. Raises Misuse in a standard
+        store, Busy, StorageFull, StorageFailed, Corruption (of the ledger; nothing is dropped
+        then).
         """
         self._refuse_if_not_head_only("trim")
         clerk = self._running.inker_clerk.actor
@@ -369,20 +372,20 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
         copy: bool = False,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> BackedUp:
-        """Back the store up into the directory ``path``, as it is now; again on the same path
-        brings it up to date.
+        """Back up the store, as it is now, into the directory ``path``; the same path again brings
+        that backup up to date.
 
-        The active journal file is begun anew and sealed; then the files get second names (hard
-        links) in ``path``, so no value is read or written, writers are never stopped, and later
-        changes here do not touch the backup. A backup is a store: open it, or ``restore`` from
-        it. A crash meanwhile leaves the backup before or the one after. Without ``ledger`` it is
-        rebuilt when the backup is opened; a head-only store's is always there. On another file
-        system the files can only be copied, which ``copy`` allows. ``progress(what, done, total)``
-        is called before each step, in files. O(files).
+        The active journal file is sealed and a new one begun; then the files get second names (hard
+        links) in ``path``. So no value is read or written, writers are never stopped, and later
+        changes here do not touch the backup. A backup is a store: open it, or ``restore`` from it.
+        A crash meanwhile leaves the old backup or the new one. With ``ledger=False`` the ledger is
+        left out, and rebuilt when the backup is opened; a head-only store's is always there. To
+        another file system files can only be copied, which ``copy`` allows. ``progress(what, done,
+        total)`` is called before each step, in files. O(files).
 
-        Raises Misuse where ``path`` holds something else, be it another copy of this store or a
-        backup that was made from one, or cannot be linked to; StoreLocked where it is
-        open; Corruption where a file is missing; StorageFull, StorageFailed, Closed.
+        Raises Misuse if ``path`` cannot be linked to, or holds anything but a backup of this store:
+        that of a copy, and a copy itself, are refused, too; StoreLocked if the backup is open;
+        Corruption if a file is missing; StorageFull, StorageFailed, Closed.
         """
         self._refuse_if_closed()
         return backup(
@@ -396,10 +399,10 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
     def close(self) -> None:
         """Make everything durable and let go of the directory. Idempotent.
 
-        Waits for other calls' turns, also where a disk hangs: until they end nobody else may have
-        the store. What other threads call afterwards raises Closed. Raises
-        StorageFailed where what was acknowledged may not be durable: the store is closed then, too;
-        AskCycle in a signal's handler that interrupted a write of its own thread: it stays open.
+        Waits until calls of other threads have let go of the store, even if a disk hangs: nobody
+        else may have it before. Later calls raise Closed. Raises StorageFailed if acknowledged
+        writes may not be durable (the store is closed all the same); AskCycle in a signal handler
+        that interrupted a write of its own thread (the store stays open).
         """
         with self._closing:  # an RLock: a handler may come in the midst of this, and call it
             if self._closed:

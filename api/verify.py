@@ -52,9 +52,9 @@ def verify(running: Running, progress: Progress) -> Report:
 
 
 def verified(what: Verified, reader: Reader, progress: Progress) -> Report:
-    """Every checksum and invariant of every file, then the journal against the ledger: of over two
-    million records by way of scratch files of 60 bytes a record. Raises StorageFull,
-    StorageFailed where those cannot be written."""
+    """Every checksum and invariant of every file, then the journal against the ledger; with more
+    than two million records through scratch files of 60 bytes a record. Raises StorageFull,
+    StorageFailed if those cannot be written."""
     report = Report()
     unreadable: list[str] = []
     bits = (_records(what.journal, reader) // MOST_KEYS).bit_length()

@@ -33,18 +33,19 @@ class Closed(Misuse):
 
 
 class StoreLocked(OctavoError):  # noqa: N818
-    """Another opener, in this process or another, holds the store."""
+    """The store is open already, in this process or another."""
 
 
 class UnsupportedFormat(OctavoError):  # noqa: N818
-    """A file says it is of a version or kind that this release does not know."""
+    """A file is of a version or kind that this release does not know: use a newer release."""
 
 
 # -- the caller lost a race, or came too late
 
 
 class Conflict(OctavoError):  # noqa: N818
-    """A conditional put or delete met another version than the one it named."""
+    """A condition (``if_sqn``) does not hold: the live version's sqn is ``found``, not
+    ``expected``."""
 
     def __init__(self, message: str, *, expected: int, found: int) -> None:
         super().__init__(message)
@@ -53,12 +54,12 @@ class Conflict(OctavoError):  # noqa: N818
 
 
 class Busy(OctavoError):  # noqa: N818
-    """What was asked for is already being done, by another thread or on schedule, or the store
-    changed too often to be read; wait, and try again."""
+    """Another call, or the store itself, is already doing what was asked for; or the store changed
+    too often to be read. Wait, and try again."""
 
 
 class SnapshotExpired(OctavoError):  # noqa: N818
-    """The snapshot's lease ran out; take a new one, or renew in time."""
+    """The snapshot's lease ran out; take a new snapshot, or renew in time."""
 
 
 class HistoryCompacted(OctavoError):  # noqa: N818
@@ -74,15 +75,16 @@ class AskTimeout(OctavoError):  # noqa: N818
 
 
 class AskCycle(OctavoError):  # noqa: N818
-    """A signal's handler called into a call of its own thread; nothing was changed. As the inside
-    has it: an actor asked, directly or through others, for its own turn."""
+    """A signal handler called into a call of its own thread; nothing was changed. Internally: an
+    actor asked, directly or through others, for its own turn."""
 
 
 # -- the disk
 
 
 class Corruption(OctavoError):  # noqa: N818
-    """A file does not hold what it must. Names the file, the offset and both values."""
+    """A file does not hold what it must. Names the file, the offset, and what was expected and
+    found."""
 
     def __init__(
         self, file: str, offset: int, what: str, *, expected: object = None, found: object = None
@@ -98,11 +100,12 @@ class Corruption(OctavoError):  # noqa: N818
 
 
 class StorageFailed(OctavoError):  # noqa: N818
-    """An I/O error poisoned the store. What was acknowledged is kept: close and reopen it."""
+    """An I/O error: the store takes no further write. Acknowledged writes are kept; close and
+    reopen."""
 
 
 class StorageFull(OctavoError):  # noqa: N818
-    """No room for this write. Nothing of it was kept, and the store goes on when there is room."""
+    """No room for this write. Nothing of it was kept; the store goes on once there is room."""
 
 
 for _error in list(globals().values()):
@@ -130,9 +133,9 @@ _ALLOWS = dict.fromkeys(
 _SANDBOXED = {errno.ENOSYS: "a sandbox around this process, or the system, refuses that call"}
 _HAPPENED = {
     errno.ENOENT: "it, or the directory of its store, was moved or removed meanwhile",
-    errno.ESTALE: "nothing by its path is its own any more",
-    errno.EISDIR: "move that directory away: a file of the store is to be there",
-    errno.ENOTDIR: "a part of it is a file, where a directory is to be",
+    errno.ESTALE: "what is at its path now is not this store",
+    errno.EISDIR: "move that directory away: a file of the store belongs there",
+    errno.ENOTDIR: "a part of the path is a file, where a directory should be",
 }
 _ADVICE = _ALLOWS | _HAPPENED | _SANDBOXED
 

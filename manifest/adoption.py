@@ -81,9 +81,9 @@ def adopted(
             damaged = True
             notes.append(
                 f"{directory}/manifest: lacks its last changes: what was loaded with {loads[0]}"
-                f"{'' if len(loads) == 1 else f' and {len(loads) - 1} more'} is in the ledger; it "
-                "is taken in. Which jobs, and batches of streams, came since that state is not "
-                "known any more: one that is repeated comes twice"
+                f"{'' if len(loads) == 1 else f' and {len(loads) - 1} more'} is in the ledger, and "
+                "is taken in. Which jobs and stream batches were committed since that state is no "
+                "longer known: one that is repeated is taken in twice"
             )
     found = _adopted(disk, directory, manifest, damaged, updating, trimmed)
     found.notes.extend(notes)
@@ -281,8 +281,8 @@ def may_belong(
     if loads := loaded_files.lacked(disk, directory, found, manifest, loaded):
         raise Corruption(
             f"{directory}/manifest", 0,
-            f"lacks its last changes, for {loads[0]} was taken in: open the store for writing "
-            "once, which recovers what can be",
+            f"lacks its last changes, such as the loading of {loads[0]}: open the store for "
+            "writing once, which recovers what can be",
         )  # fmt: skip
     if _is_lost(manifest):
         return found

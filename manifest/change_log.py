@@ -162,7 +162,8 @@ class ChangeLog:
             files, _ = files_in(disk, directory)
             if files and files[-1].epoch >= epoch:
                 raise Fenced(
-                    f"{directory}: epoch {files[-1].epoch} is there already, ours is {epoch}"
+                    f"{directory}: epoch {files[-1].epoch} is there already, ours is {epoch}: "
+                    "another owner has taken the store over; close it"
                 )
             found = recover(disk, directory)
             oldest = found.files[0] if found.files else FileId(0, 0)
@@ -299,7 +300,9 @@ class ChangeLog:
         try:
             file = self._disk.create(path)
         except FileExistsError:
-            raise Fenced(f"{path} is there already: someone else writes this epoch") from None
+            raise Fenced(
+                f"{path} is there already: another owner has taken the store over; close it"
+            ) from None
         self._current.append(who.name)
         whole = False
         try:

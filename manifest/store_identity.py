@@ -58,7 +58,7 @@ def without_journal(disk: Disk, path: str) -> OctavoError:
     if not disk.exists(f"{path}/ledger") or disk.exists(f"{path}/journal"):  # being made just now
         return Misuse(
             f"{path} holds no store yet, but the beginning of one, without journal and ledger: "
-            "its making was cut short, or they were removed; open it for writing, which makes it"
+            "its creation was cut short, or they were removed; open it for writing to complete it"
         )
     return Corruption(
         f"{path}/journal", 0,

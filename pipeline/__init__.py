@@ -1,6 +1,8 @@
-"""Spark and Arrow over published snapshots: sources, folds, bulk load, change feed.
+"""Octavo on Spark: the data source ``octavo``, folds, bulk load, change feed, closed stores.
 
-What executors run reads sealed files through files/ and manifest/ only; no actor lives there.
+``fold`` folds over a snapshot by many tasks; ``rebuild``, ``merge`` and ``compact`` do the
+background work of a closed store by many. What executors run reads sealed files through files/ and
+manifest/ only; no actor lives there.
 """
 
 from __future__ import annotations

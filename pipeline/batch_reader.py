@@ -82,7 +82,7 @@ class SnapshotReader(DataSourceReader):
             return files, None
         before = SnapshotFiles(self._before)
         if ledger_key.HEAD_ONLY in files.found.counts:
-            raise Misuse("startSnapshot: not of a head-only store")
+            raise Misuse("startSnapshot is not for a head-only store")
         if before.found.sqn > files.found.sqn or before.found.taken_at > files.found.taken_at:
             raise Misuse(
                 f"startSnapshot {before.found.id} (sqn {before.found.sqn}) is later than "

@@ -186,7 +186,7 @@ def _table(spark: Any, corpus: Corpus) -> Any:
     with readable(corpus, "[A-Z_.]+"):
         rows = _rows(spark, corpus)
     if not rows.columns:
-        raise Misuse(f"{corpus.path} is empty: it has not even a column")
+        raise Misuse(f"{corpus.path} is empty: it has no column")
     for option, name in (
         ("--key-field", corpus.key_field),
         ("--value-field", corpus.value_field),
@@ -352,8 +352,8 @@ def _refuse_open_quotes(spark: Any, path: str, between: str) -> None:
     for found in spark_tasks.results(spark, run, [files[n::tasks] for n in range(tasks)]):
         for each in found:
             raise Misuse(
-                f"Spark cannot read {path} as csv: it would make one cell of the end of {each}, "
-                "behind quotes that are not closed"
+                f"Spark cannot read {path} as csv: a quote in {each} is not closed, so that the "
+                "rest of the file would be one cell"
             )
 
 
@@ -408,8 +408,8 @@ def _refuse_name(where: str, corpus: Corpus) -> None:
     for each in where:
         if each in _PATTERNS or (each == ":" and colon):
             raise Misuse(
-                f"Spark cannot read {path}: {each!r} stands for something else in a path there; "
-                "give it another name, or a link"
+                f"Spark cannot read {path}: {each!r} has another meaning in Spark's paths; give it "
+                "another name, or a link"
             )
     if name[:1] in ("_", "."):
         raise Misuse(

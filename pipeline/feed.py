@@ -104,7 +104,7 @@ def batch_options(options: Mapping[str, str]) -> FeedOptions:
     given = lowered(options)
     for name in _OF_STREAMS:
         if name.lower() in given:
-            raise Misuse(f"{name} is of a stream; a batch read goes from startingSqn to endingSqn")
+            raise Misuse(f"{name} is for a stream; a batch read goes from startingSqn to endingSqn")
     return feed_options(options)
 
 
@@ -113,7 +113,7 @@ def tag_number(options: FeedOptions) -> int:
     for a head-only store, whose keys have two parts and whose values are elsewhere."""
     fields = _fields(options.path)
     if store_identity.is_head_only(fields):
-        raise Misuse("readChangeFeed: not of a head-only store; store.changes() gives its changes")
+        raise Misuse("readChangeFeed is not for a head-only store: use store.changes()")
     return tag_of(options.tag, store_identity.types_of(fields))
 
 
@@ -142,7 +142,8 @@ def batches(
     found = store_id(options.path)
     if found != partition.store:
         raise Misuse(
-            f"{options.path} was the store {partition.store} as this was planned, and is {found}"
+            f"{options.path} held the store {partition.store} when this read was planned, and now "
+            f"holds {found}: load it anew"
         )
     horizon = partition.horizon if options.fails else 1 << 63
     for part in partition.parts:
@@ -196,9 +197,9 @@ def refuse_ahead(options: FeedOptions, sqn: int, newest: int, horizon: int) -> N
     reached = max(newest, horizon)
     if options.fails and sqn > reached and sqn != options.since:
         raise Misuse(
-            f"the checkpoint has read up to sqn {sqn}, and the newest change at {options.path} is "
-            f"{reached}: an earlier state was put in the store's place, which gives the numbers "
-            "above anew, or the end of its journal is gone, which the owner's notes tell. Follow "
+            f"the checkpoint has read up to sqn {sqn}, but the newest change at {options.path} is "
+            f"{reached}: an earlier state has taken the store's place and will give the numbers "
+            "above again, or the end of its journal is lost, as the owner's notes then say. Follow "
             "it with a new checkpoint into a new target, or set failOnDataLoss to false"
         )
 
@@ -214,12 +215,12 @@ def refuse_other(
     found = look.mark(sqn)
     if found != told and (found or sqn > look.horizon):
         damage = (
-            "no record: damage took it, which the owner's notes tell, and then a batch with "
-            "failOnDataLoss=false goes on behind it; or "
+            "no record: either damage took it, as the owner's notes then say, and a batch with "
+            "failOnDataLoss=false goes on after it; or "
         )
         raise Misuse(
-            f"the checkpoint has read up to sqn {sqn}, and at {options.path} that is by now "
-            f"{'another record: ' if found else damage}an earlier state was put in the store's "
+            f"the checkpoint has read up to sqn {sqn}, and at {options.path} that is now "
+            f"{'another record: ' if found else damage}an earlier state has taken the store's "
             "place and went on from there. Follow it with a new checkpoint into a new target, or "
             "set failOnDataLoss to false"
         )
@@ -271,8 +272,8 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = other and store_id(path)
         if found != other:
             raise Misuse(
-                f"the checkpoint is of the store {other}, and at {path} is {found}: follow that "
-                "one with a checkpoint of its own, into a target of its own"
+                f"the checkpoint is of the store {other}, but at {path} is the store {found}: "
+                "follow that with a checkpoint and a target of its own"
             )
         return begun
 
@@ -302,9 +303,9 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if found > begin:
             raise Misuse(
                 f"consumerId={consumer!r} has come to sqn {found} already, for another stream or "
-                f"with another checkpoint, and this stream begins behind sqn {begin}, where "
-                "compaction would not wait for it: name another one, or drop this one before, with "
-                f"octavo.open(path).consumer({consumer!r}).drop()"
+                f"with another checkpoint, but this stream begins after sqn {begin}, where "
+                "compaction would not wait for it: name another consumer, or first drop this one "
+                f"with octavo.open(path).consumer({consumer!r}).drop()"
             )
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -400,7 +401,7 @@ class Following:
                 raise Misuse('a stream reads changes: .option("readChangeFeed", True)')
             options = feed_options(self.options)
             if options.upto is not None:
-                raise Misuse("endingSqn is of a batch read; a stream goes on")
+                raise Misuse("endingSqn is for a batch read; a stream has no end")
             return FeedStream(options, schema)
         except OctavoError as wrong:
             return _Refusal(wrong)

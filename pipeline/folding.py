@@ -55,24 +55,25 @@ def fold(
     decode: Callable[[bytes], Any] | None = None,
     split_bytes: int = 64 << 20,
 ) -> S:
-    """What ``seq`` makes of all live rows, beginning with ``zero`` in each task.
+    """Fold ``seq`` over all live rows, beginning with ``zero`` in each task; returns the final
+    state.
 
-    ``snapshot``: a Snapshot, which is published for as long as this takes, a PublishedSnapshot,
-    or the path of a store, which is pinned. ``what`` says what ``seq`` is called with:
+    ``snapshot``: a Snapshot, which is published for as long as this takes; a PublishedSnapshot; or
+    the path of a store, which is pinned. ``what`` says what ``seq`` is called with:
 
     - ``"objects"``: ``seq(state, bucket, key, value)``; the value through ``decode``, if given
     - ``"heads"``: ``seq(state, bucket, key, head)``; no value is read
     - ``"index"``: ``seq(state, bucket, field, term, key)``, for each valid index entry
 
-    Of a head-only store ``key`` is the pair of key and sub-key, and a head has no metadata.
+    In a head-only store ``key`` is the pair of key and sub-key, and a head has no metadata.
 
-    Within a task rows come by bucket and key; ``comb(left, right)`` gets states in that order.
-    ``bucket``, ``start`` (inclusive), ``end`` (exclusive) and ``prefix`` choose objects as the
-    options of the data source do; an index fold takes only ``bucket``. ``tag``: the type of the
+    Within a task rows come in order of bucket and key; ``comb(left, right)`` joins states in that
+    order. ``bucket``, ``start`` (inclusive), ``end`` (exclusive) and ``prefix`` choose objects as
+    the options of the data source do; an index fold takes only ``bucket``. ``tag``: the type of the
     objects. ``spark``: the session; None: the active one.
 
     Raises Misuse, SnapshotExpired, Corruption, StorageFull, StorageFailed; what a task raises, as
-    Spark tells it.
+    Spark reports it.
     """
     if what not in ("objects", "heads", "index"):
         raise Misuse(f"what={what!r}: allowed are 'objects', 'heads' and 'index'")

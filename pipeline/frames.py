@@ -14,8 +14,8 @@ from octavo.pipeline.session import without_spark
 def frame(
     spark: Any, store_path: str, id: str, columns: Sequence[str] | None, options: dict[str, Any]
 ) -> Any:
-    """A DataFrame of a published snapshot; ``options`` as the data source takes them, and bytes as
-    they are. Raises Misuse where Spark is missing."""
+    """A DataFrame of a published snapshot; ``options`` as the data source takes them, but bytes may
+    be given as they are. Raises Misuse if Spark is missing."""
     try:
         with unbroken, loading:
             from octavo.pipeline.source import DefaultSource

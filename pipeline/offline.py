@@ -54,9 +54,9 @@ class OfflineReport:
     """What was done to a ledger."""
 
     records: int
-    """Of the journal, read."""
+    """Records of the journal that were read."""
     rows: int
-    """Of the new ledger: keys, index entries, and deletes where they had to stay."""
+    """Rows of the new ledger: keys, index entries, and deletes that had to stay."""
     files: int
     bytes: int
     persisted_sqn: int
@@ -70,17 +70,17 @@ class OfflineReport:
 
 
 def rebuild(path: str, spark: Any = None, *, merge: bool = True) -> OfflineReport:
-    """Make the ledger of a closed store anew from its journal, in parallel.
+    """Rebuild the ledger of a closed store from its journal, in parallel.
 
-    Equal to what the store would make itself when it is opened without its ledger, and merged down
-    to one level; with ``merge=False`` as it is before merging, which then happens when the store is
-    open. ``spark``: the session; None: the active one.
+    The result equals what the store would build when opened without its ledger, merged down to one
+    level; with ``merge=False`` it is left as before merging, which the store does once it is open.
+    ``spark``: the session; None: the active one.
 
-    Raises StoreLocked for a store that is open, here or elsewhere: its owner has the ledger in
-    hand, and merges it. Raises Misuse for a head-only store whose journal was trimmed, and for one
-    with a type under the strategy "recalc", whose functions only an opening is given; Corruption
-    where the journal or its manifest is lost; StorageFull, StorageFailed. Until the last moment the
-    old ledger stays as it is.
+    Raises StoreLocked if the store is open, here or elsewhere: its owner uses the ledger, and
+    merges it. Raises Misuse for a head-only store whose journal was trimmed, and for a store with a
+    type under the strategy "recalc", whose functions only ``octavo.open`` is given; Corruption if
+    the journal or its manifest is lost; StorageFull, StorageFailed. The old ledger stays as it is
+    until the last moment.
     """
     with told():
         return _rebuild(RealDisk, store_path(path), on_spark(spark), merge=merge)
@@ -89,8 +89,8 @@ def rebuild(path: str, spark: Any = None, *, merge: bool = True) -> OfflineRepor
 def merge(path: str, spark: Any = None) -> OfflineReport:
     """Merge all levels of a closed store's ledger into its bottom one, in parallel by key ranges.
 
-    Rows of replaced, deleted and expired versions go. Raises StoreLocked for a store that is open;
-    Corruption where the ledger is damaged, which ``rebuild`` mends; StorageFull, StorageFailed.
+    Drops the rows of replaced, deleted and expired versions. Raises StoreLocked if the store is
+    open; Corruption if the ledger is damaged, which ``rebuild`` mends; StorageFull, StorageFailed.
     ``spark`` as for ``rebuild``.
     """
     with told():

@@ -46,25 +46,25 @@ class CompactReport:
     bytes_after: int
     records_dropped: int
     skipped: tuple[str, ...]
-    """Damage because of which a run was left as it is."""
+    """Damage, for each run that was left as it is because of it."""
     notes: tuple[str, ...]
-    """What was not as it should be, as an opening notes it, lost consumers too: nothing was held
-    back for those."""
+    """What was not as it should be, as an opening notes it; also lost consumers, for which nothing
+    was held back."""
     tasks: int
     seconds: float
 
 
 def compact(path: str, spark: Any = None) -> CompactReport:
-    """Give back the room of versions that were replaced or deleted, in a closed store, in parallel.
+    """Give back the space that replaced and deleted versions take in a closed store, in parallel.
 
-    As ``Store.compact``, but for two things: runs are compacted side by side, so that a delete goes
-    only when the files before its run were clean already (a second call finds them so); and what
-    goes is gone at once, not kept in ``waste``. Published snapshots and backups keep what they
-    have links of. What the ledger does not have yet stays as it is. ``spark``: the session; None:
-    the active one. Scratch space: as much as is kept.
+    As ``Store.compact``, except that runs of files are compacted side by side, so a delete goes
+    only if the files before its run were already clean (a second call finds them so); and that
+    replaced files are removed at once, not kept in ``waste``. Published snapshots and backups keep
+    what they have links of. What the ledger does not have yet stays as it is. ``spark``: the
+    session; None: the active one. Scratch space: as much as is kept.
 
-    Raises StoreLocked for a store that is open: use its own ``compact``. Misuse for a head-only
-    one, Corruption where the ledger is damaged: ``rebuild`` first; StorageFull, StorageFailed.
+    Raises StoreLocked if the store is open (use its own ``compact``), Misuse for a head-only store,
+    Corruption if the ledger is damaged (``rebuild`` it first), StorageFull, StorageFailed.
     """
     with told():
         return compacted(RealDisk, store_path(path), on_spark(spark))

@@ -140,11 +140,11 @@ def parsed(options: Mapping[str, str]) -> ReadOptions:
     """The options of a ``load``, whatever the case of their names. Raises Misuse."""
     for name in FEED_OPTIONS:
         if name not in OPTIONS and name.lower() in map(str.lower, options):
-            raise Misuse(f'option {name!r} is of changes: with .option("{FEED}", True)')
+            raise Misuse(f'option {name!r} is for changes: add .option("{FEED}", True)')
     given = known_of(options, OPTIONS)
     refuse_empty(given, "snapshot", "startSnapshot", "endSnapshot")
     if "endsnapshot" in given and ("startsnapshot" not in given or "snapshot" in given):
-        raise Misuse("endSnapshot goes with startSnapshot; a snapshot to read is snapshot")
+        raise Misuse("endSnapshot goes with startSnapshot; to read one snapshot name it: snapshot")
     there = CHANGE_DDL if "startsnapshot" in given else DDL
     usual = there if "startsnapshot" in given else COLUMNS
     columns = tuple(name.strip() for name in given.get("columns", ",".join(usual)).split(","))
@@ -152,7 +152,7 @@ def parsed(options: Mapping[str, str]) -> ReadOptions:
         if name not in there:
             raise Misuse(f"columns names {name!r:.80}: there are {', '.join(there)}")
     if len(set(columns)) != len(columns):
-        raise Misuse(f"columns={given['columns']!r}: each once")
+        raise Misuse(f"columns={given['columns']!r}: name each once")
     return ReadOptions(
         path=local_path(given.get("path", "")),
         snapshot=given.get("snapshot", given.get("endsnapshot")),
@@ -184,7 +184,7 @@ def refuse_unfit(schema: Iterable[tuple[str, str, bool]], *, changes: bool) -> N
         if name not in there:
             raise Misuse(f"the schema names {name!r}: there are {', '.join(there)}")
         if name in seen:
-            raise Misuse(f"the schema names {name!r} twice: each once")
+            raise Misuse(f"the schema names {name!r} twice: name each column once")
         seen.add(name)
         kind = there[name]
         if re.split(r"[ (]", wanted)[0] not in _ALIKE[kind]:  # decimal(20,0), string collate UCS
@@ -204,7 +204,7 @@ def refuse_more(schema: Iterable[str], columns: Sequence[str]) -> None:
         if name.lower() not in columns:
             raise Misuse(
                 f"the schema names {name!r}, and columns={','.join(columns)!r:.200} leaves it out: "
-                "of the two, one will do"
+                "give one of the two"
             )
 
 
@@ -249,19 +249,19 @@ def local_path(path: str) -> str:
     where Spark runs data sources elsewhere."""
     if not path:
         raise Misuse(
-            "no path: .load(path), or .save(path), with the store's directory. A table of Spark's "
-            "catalog gives none to any data source in Python: in SQL, CREATE TEMPORARY VIEW name "
-            "USING octavo OPTIONS (path '...')"
+            "no path: give the store's directory, .load(path) or .save(path). Spark does not tell "
+            "a Python data source the path of a catalog table: in SQL, use CREATE TEMPORARY VIEW "
+            "name USING octavo OPTIONS (path '...')"
         )
     if path.startswith("file:"):
         parts = urlsplit(path)
         if parts.netloc not in ("", "localhost"):
-            raise Misuse(f"path={path!r}: a file: URI names no host")
+            raise Misuse(f"path={path!r}: a file: URI may not name a host")
         if "?" in path or "#" in path:
             raise Misuse(f"path={path!r}: in a file: URI write %3F for ?, %23 for #")
         path = unquote(parts.path)
     elif _SCHEME.match(path):
-        raise Misuse(f"path={path!r}: allowed are directories that every executor sees, and file:")
+        raise Misuse(f"path={path!r}: allowed are directories all executors see, and file: URIs")
     refuse_no_directory("path", path)
     if not os.path.isabs(path) and os.environ.get(_ARTIFACTS, _NO_ARTIFACTS) != _NO_ARTIFACTS:
         raise Misuse(
@@ -287,8 +287,8 @@ def text_of(name: str, given: str, instead: str) -> str:
     """An option's text. Raises Misuse for what was bytes: ``instead`` takes those."""
     if _SPELLED.fullmatch(given):
         raise Misuse(
-            f"{name}={given!r:.80}: Spark makes text of options, and of bytes how Python spells "
-            f"them; give str, or {instead}"
+            f"{name}={given!r:.80}: Spark makes options text, and bytes the text that Python shows "
+            f"for them; give str, or {instead}"
         )
     return given
 

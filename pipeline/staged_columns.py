@@ -165,7 +165,7 @@ def _refuse_puts_without_value(values: Any, puts: Any) -> None:
     elif values.null_count:
         row = pc.index(pc.and_(puts, pc.is_null(values)), True).as_py()
         if row >= 0:
-            raise Misuse(f"column 'value': row {row} is null, of a put")
+            raise Misuse(f"column 'value': row {row} is null, but it is a put")
 
 
 def _binary(kind: Any) -> Any:

@@ -58,7 +58,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         raise Misuse(f"duplicates={kept!r:.80}: allowed are {', '.join(DUPLICATES)}")
     order_column = options.get("ordercolumn", "")
     if order_column and kept != "last":
-        raise Misuse(f"orderColumn says which is last: not with duplicates={kept!r}")
+        raise Misuse(f"orderColumn says which row is last; duplicates={kept!r} does not want that")
     job = options.get("jobid") or secrets.token_hex(16)
     return WriteOptions(
         local_path(options.get("path", "")),
@@ -163,7 +163,7 @@ def attempts_of(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
     """The attempts that count, by partition. Raises Misuse where a task has none."""
     found = _told(messages)
     if len(found) != len(messages):
-        raise Misuse(f"{len(messages) - len(found)} tasks said nothing: nothing is committed")
+        raise Misuse(f"{len(messages) - len(found)} tasks reported nothing: nothing is committed")
     return sorted(found, key=lambda message: message.attempt)
 
 
@@ -203,8 +203,8 @@ def check_duplicates(options: WriteOptions, folder: str, names: Sequence[str]) -
     if strict:
         raise Misuse(f"duplicates=error: {which} in the job twice; nothing was written")
     raise Misuse(
-        f"{which} in two partitions, so that nobody can tell which is first or last: "
-        'df.repartition("key") (with "bucket", where there is one) first; nothing was written'
+        f"{which} in two partitions, so that its first or last row cannot be told: first call "
+        'df.repartition("key") (with "bucket", if there is one); nothing was written'
     )
 
 
@@ -237,8 +237,8 @@ def checked(given: Mapping[str, str], schema: Any) -> WriteOptions:
     staged_columns.check_schema(fields, options.order_column)
     if "bucket" in dict(fields) and "bucket" in lowered(given):
         raise Misuse(
-            f"bucket={options.bucket.decode()!r:.80}, and a column 'bucket', which says it of each "
-            "row: leave one of them out"
+            f"bucket={options.bucket.decode()!r:.80}, and a column 'bucket', which names it for "
+            "each row: leave one of them out"
         )
     return options
 
@@ -294,11 +294,11 @@ class Writing:
         if overwrite:
             raise Misuse(
                 'outputMode("complete") is refused, and Spark takes no "update" for it: use '
-                '"append", or foreachBatch with df.write for what an aggregate comes to'
+                '"append", or foreachBatch with df.write for the results of an aggregate'
             )
         if "jobid" in lowered(self.options):
             raise Misuse(
-                "jobId is of a batch write: of a stream each batch is known by its query and its "
+                "jobId is for a batch write; each batch of a stream is known by its query and its "
                 "number"
             )
         options = checked(self.options, schema)

@@ -29,12 +29,12 @@ files still hold what they hide."""
 class Compacted:
     """What a compaction did.
 
-    ``files_before``: Sealed journal files that there were.
-    ``files_after``: Sealed journal files that there are now.
-    ``bytes_before``: Of the sealed journal files.
-    ``bytes_after``: As ``bytes_before``, now.
-    ``records_dropped``: Records that are in no file any more.
-    ``skipped``: Files that were left as they are because of damage, and what it is.
+    ``files_before``: Sealed journal files before it.
+    ``files_after``: Sealed journal files after it.
+    ``bytes_before``: Bytes of the sealed journal files before it.
+    ``bytes_after``: Their bytes after it.
+    ``records_dropped``: Records that no file has any more.
+    ``skipped``: Files left as they are because they are damaged, with the damage.
     ``seconds``: How long it took.
     """
 

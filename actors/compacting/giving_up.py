@@ -1,4 +1,4 @@
-"""Files that were made for a manifest that did not come to name them."""
+"""Files made for a manifest that, after an error, does not name them."""
 
 from __future__ import annotations
 

@@ -52,13 +52,13 @@ if TYPE_CHECKING:
 class BackedUp:
     """A backup that was made, or brought up to date.
 
-    ``path``: Where it is.
-    ``sqn``: The last sequence number that is in it.
-    ``files``: Files of the journal and the ledger in it.
+    ``path``: Its directory.
+    ``sqn``: The last sequence number in it.
+    ``files``: Its files of the journal and the ledger.
     ``linked``: Files that it did not have before.
-    ``bytes_linked``: Bytes of those that were linked.
-    ``bytes_copied``: Bytes of those that were copied: 0 unless it is on another file system.
-    ``removed``: Files that it had before and has no more.
+    ``bytes_linked``: Bytes of the new files that were linked.
+    ``bytes_copied``: Bytes of those that were copied; 0 unless it is on another file system.
+    ``removed``: Files that it had before and no longer has.
     ``seconds``: How long it took.
     """
 

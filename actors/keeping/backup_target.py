@@ -31,7 +31,7 @@ def destination(disk: Disk, who: Identity, source: str, path: str) -> str:
     there is none yet. Raises Misuse."""
     mine, theirs = f"{os.path.realpath(source)}/", f"{os.path.realpath(path)}/"
     if theirs.startswith(mine) or mine.startswith(theirs):
-        raise Misuse(f"path={path!r}: a backup is neither in its store nor around it")
+        raise Misuse(f"path={path!r}: a backup can neither be inside its store nor contain it")
     if disk.exists(f"{path}/{IDENTITY}"):
         if identities.read(disk, path).id != who.id:
             raise Misuse(
@@ -43,7 +43,7 @@ def destination(disk: Disk, who: Identity, source: str, path: str) -> str:
     target = path + PARTIAL
     refuse_strangers(disk, target, "the backup")
     if disk.exists(f"{target}/{IDENTITY}") and identities.read(disk, target).id != who.id:
-        raise Misuse(f"{target} is left of a backup of another store: remove it")
+        raise Misuse(f"{target} is left over from a backup of another store: remove it")
     disk.mkdir(target)
     return target
 
@@ -138,7 +138,7 @@ def lines(
     if found.sqn > last_sqn:  # two directories of one id, which only files that were copied are
         raise Misuse(
             f"path={target!r} holds a backup up to sequence number {found.sqn}, and this store "
-            f"ends at {last_sqn}: it is an earlier copy, or has lost some; name a new directory"
+            f"ends at {last_sqn}: this is an earlier copy, or has lost some; name a new directory"
         )
     return found, found
 
@@ -171,6 +171,6 @@ def _refuse_newer(disk: Disk, who: Identity, target: str, last_sqn: int) -> None
     ceiling = JournalManifest.replayed(found.snapshot, found.changes).ceiling
     if ceiling > last_sqn + 1:
         raise Misuse(
-            f"path={target!r} may hold what this store has not, sequence numbers above "
-            f"{last_sqn}; name a new directory"
+            f"path={target!r} may hold sequence numbers above {last_sqn}, which this store "
+            "lacks; name a new directory"
         )

@@ -67,7 +67,7 @@ def _serve(running: Running, name: str) -> None:
         answer = {"error": type(error).__name__, "message": str(error)}
     if held and not inbox.is_held(disk, path, name):
         inbox.forget(disk, path, name)
-        log.warning("%s/%s/%s: nobody waits for it any more", path, INBOX, name)
+        log.warning("%s/%s/%s is dropped: nobody waits for it any more", path, INBOX, name)
     else:
         inbox.write(disk, path, name.removesuffix(inbox.REQUEST) + inbox.ANSWER, answer)
 

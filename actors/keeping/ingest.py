@@ -62,12 +62,13 @@ _LONGEST_STREAM = commits.MAX_NAME_BYTES - len("stream ")
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """What a commit brought, now or when it was made first.
+    """What a commit brought, now or when it was first made.
 
     ``first_sqn``: The first sequence number that it took.
-    ``last_sqn``: The last one, inclusive; below ``first_sqn`` where it brought nothing.
-    ``repeated``: It was there already, and nothing was done. So it is, too, where the store's owner
-        made it for this very call of ``octavo.commit``, and was killed before it could say so.
+    ``last_sqn``: The last one, inclusive; below ``first_sqn`` if it brought nothing.
+    ``repeated``: Whether it had been made before, so that nothing was done now. Also true if the
+        store's owner made it for this very call of ``octavo.commit``, and was killed before it
+        could answer.
     """
 
     first_sqn: int
@@ -146,17 +147,17 @@ def _tell_gap(path: str, made: Sequence[Commit], name: str, batch: int) -> None:
     newest = max((commit.number for commit in made if commit.name == name), default=-1)
     if newest < 0 < batch:
         log.warning(
-            "%s: %s begins here with batch %d: those before went elsewhere", path, name, batch
+            "%s: %s begins here with batch %d; earlier ones went elsewhere", path, name, batch
         )
     elif newest + 1 < batch:
         log.warning(
-            "%s: %s goes on with batch %d behind %d: those between had no rows, or went elsewhere",
+            "%s: %s goes on with batch %d after %d; those between had no rows, or went elsewhere",
             path, name, batch, newest,
         )  # fmt: skip
     elif batch < newest:
         log.warning(
-            "%s: %s is at batch %d: what batch %d brings now, as from an earlier checkpoint, is "
-            "dropped", path, name, newest, batch,
+            "%s: %s is at batch %d already, so batch %d is dropped: its query seems to have begun "
+            "from an earlier checkpoint", path, name, newest, batch,
         )  # fmt: skip
 
 

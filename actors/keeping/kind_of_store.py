@@ -1,4 +1,4 @@
-"""Of which kind a store is whose identity file is gone: what repair makes a new one from."""
+"""The kind of a store whose identity file is gone: what repair makes a new one from."""
 
 from __future__ import annotations
 

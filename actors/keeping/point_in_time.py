@@ -69,8 +69,8 @@ def last_at(
         if file.last <= found and file.latest_ms > moment:  # and nothing that it has is later
             raise HistoryCompacted(
                 f"{directory}: compaction dropped what was written after {utc(time_ms)}, up to "
-                f"{utc(file.latest_ms)}, and by sqn {file.last} was replaced or deleted: of the "
-                "states before that none is there any more; sqn= names a later one"
+                f"{utc(file.latest_ms)}, and was replaced or deleted by sqn {file.last}: no state "
+                "before that can be restored any more; name a later one with sqn="
             )
     if not behind:
         return found, []

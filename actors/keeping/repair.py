@@ -122,7 +122,7 @@ def repair_files(
     changed = manifest
     done.earlier_manifest = not whole
     if whole and tuple(entries.values()) != manifest.entries:
-        done.notes.append(f"{journal}/manifest: says now what the files are that were written anew")
+        done.notes.append(f"{journal}/manifest: brought up to date with the rewritten files")
         changed = manifest.edit(entries.values())
     if whole and accept_missing:
         upto = _persisted(disk, path) if identity.head_only else MAX_SQN
@@ -190,7 +190,7 @@ def _journal_manifest(disk: Disk, path: str, done: Repaired) -> tuple[JournalMan
         manifest = JournalManifest.replayed(found.snapshot, found.changes)
     except Corruption as wrong:
         _take_away(disk, path, folder, done)
-        done.notes.append(f"{path}/{folder}: {wrong}; it is made up from the files")
+        done.notes.append(f"{path}/{folder}: {wrong}; it is rebuilt from the files")
         return JournalManifest.empty(), 0, False
     unlisted = set(disk.listdir(f"{path}/journal")) - {entry.name for entry in manifest.entries}
     lost = found.damaged or adoption.is_earlier(

@@ -141,7 +141,7 @@ def _upto(source: _Source, sqn: int | None, time_ms: int | None) -> tuple[int, l
     if upto < (complete := _complete_from(source, newest)):
         raise HistoryCompacted(
             f"{backup}: compaction dropped what was replaced or deleted by sqn {complete}: "
-            f"no state before that is there any more, as that of sqn {upto}"
+            f"no state before that can be restored any more, so not that of sqn {upto}"
             + "".join(f" ({note})" for note in told)
         )
     if source.identity.head_only and upto < newest:
@@ -149,9 +149,9 @@ def _upto(source: _Source, sqn: int | None, time_ms: int | None) -> tuple[int, l
     if persisted > upto == newest and (sqn is None or sqn > newest):
         raise Corruption(
             f"{backup}/journal", 0,
-            f"it ends at sqn {newest}, and its ledger knows of {persisted}: "
-            "open it once, which tells what is lost, and restore then; or name a sqn up "
-            "to that",
+            f"it ends at sqn {newest}, but its ledger goes up to {persisted}: "
+            "open the backup once, which tells what is lost, and then restore; or name a sqn up "
+            f"to {newest}",
         )  # fmt: skip
     return upto, told
 
@@ -230,8 +230,8 @@ def _source(disk: Disk, backup: str, identity: identities.Identity) -> _Source:
 def _earlier(backup: str) -> Corruption:
     return Corruption(
         f"{backup}/journal/manifest", 0,
-        "something was lost, and this may be an earlier state: open it once, which recovers "
-        "what can be, and restore then",
+        "something was lost, and this may be an earlier state: open the backup once, which "
+        "recovers what it can, and then restore",
     )  # fmt: skip
 
 
@@ -253,8 +253,8 @@ def _files(
             raise Corruption(
                 path, 0,
                 f"the file is missing, with sqns {entry.base_sqn} to {entry.last_sqn}: bring it "
-                "back, restore another backup, or have octavo.repair(..., accept_missing=True) "
-                "make a copy of this one do without it",
+                "back, restore another backup, or copy this one and give the file up in the copy, "
+                "with octavo.repair(..., accept_missing=True)",
             )  # fmt: skip
         view = memoryview(disk.map(path))
         trailer = cdb.sealed_offsets(view, path)[0]
@@ -319,8 +319,8 @@ def _cut(source: _Source, target: str, file: _File, upto: int, done: Linked) -> 
     except record.NotARecord as wrong:
         raise Corruption(
             path, offsets[number],
-            f"{wrong.args[0]} of sqn {file.base + number}: the file is to be cut behind it; repair "
-            "the backup, or restore a state that ends before",
+            f"{wrong.args[0]} of sqn {file.base + number}, after which the file is to be cut; "
+            "repair the backup, or restore a state that ends before it",
         ) from wrong  # fmt: skip
     finally:
         writer.abandon()

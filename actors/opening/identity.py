@@ -109,7 +109,7 @@ def locked_as(path: str, options: Options, disk: Disk) -> Identity:
 def _new(path: str, options: Options) -> Identity:
     """What a store that is made with these options is to be. Raises Misuse."""
     if not options.create:
-        raise Misuse(f"path={path!r} holds no store, and none is to be made")
+        raise Misuse(f"path={path!r} holds no store, and create=False makes none")
     mode = options.mode or "standard"
     if options.lookup is not None and mode != HEAD_ONLY:
         raise Misuse(f"lookup={options.lookup} is for a store with mode={HEAD_ONLY!r}")
@@ -131,8 +131,8 @@ def refuse_within(disk: Disk, path: str) -> None:
         above = os.path.dirname(above)
         if disk.exists(f"{above}/{IDENTITY}"):
             raise Misuse(
-                f"path={path!r} is within the store {above!r}: that has buckets, and a store of "
-                "its own, or a backup, stands outside it"
+                f"path={path!r} is within the store {above!r}: use a bucket of that store, or name "
+                "a directory outside it"
             )
 
 
@@ -180,7 +180,7 @@ def read(disk: Disk, path: str) -> Identity:
     try:
         return _parsed(found)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as wrong:
-        raise Corruption(f"{path}/{IDENTITY}", 0, f"says what no store is: {wrong}") from None
+        raise Corruption(f"{path}/{IDENTITY}", 0, f"does not describe a store: {wrong}") from None
 
 
 def _parsed(found: dict[str, Any]) -> Identity:

@@ -43,52 +43,51 @@ _MAY_BE_NONE = frozenset(
 class Options:
     """How a store behaves; none of them changes what its files mean.
 
-    ``create``: Make the store if the directory holds none.
-    ``sync``: When an acknowledged write survives a power cut: "none" (when the operating system
-        gets to it; SIGKILL loses nothing), "always" (before the call returns), or seconds that
-        bound it.
+    ``create``: Create the store if the directory holds none.
+    ``sync``: When a write survives a power cut: "none" (once the operating system has written it
+        out; SIGKILL loses nothing), "always" (before the call returns), or within so many seconds.
     ``roll_size_bytes``: A journal file is full at this size (1 MiB .. 3 GiB).
     ``roll_count``: ... or with this many records (256 .. 4 M).
-    ``push_rows``: Recent changes go from memory to the ledger at this many keys (64 .. 16 M).
-    ``push_bytes``: ... or after this much journal and keys of index entries (64 KiB .. 3 GiB).
-    ``read_cache_bytes``: Memory for recently read values; 0: no cache.
-    ``max_open_files``: Files that are mapped at once (8 .. 100,000); before Python 3.13 each
-        map holds a descriptor. None: of all such stores of the process together 16,384, or half
-        of its descriptors (``ulimit -n``) where maps hold them.
-    ``compression``: What is done to values where it makes them smaller by an eighth: those from
-        2 KiB up as they are put, those from 256 bytes up as the journal is compacted. Any
-        setting reads all values.
-    ``compact_every_seconds``: How often to look for journal files that are worth compacting,
-        while there are writes; None: only ``compact()`` does. A look is a job of a few
-        milliseconds a file in a worker process of low priority, so often enough that garbage
-        does not pile up costs nothing to speak of. Many small neighbours, as commits,
-        publishings, backups and kills leave them, are put together as they come, with all that a
-        change feed can still tell.
-    ``compact_single_percent``: A journal file of which less than this share is still needed is
-        worth rewriting.
+    ``push_rows``: At this many keys, recent changes go from memory to the ledger (64 .. 16 M).
+    ``push_bytes``: ... or after this much journal, with the keys of index entries (64 KiB .. 3
+        GiB).
+    ``read_cache_bytes``: Memory for values read before; 0: no cache.
+    ``max_open_files``: Files mapped at once (8 .. 100,000); before Python 3.13 each takes a file
+        descriptor. None: in all such stores of the process together 16,384, but before 3.13 at most
+        half of its descriptors (``ulimit -n``).
+    ``compression``: How values are compressed, if that makes them smaller by an eighth: from 2 KiB
+        up when they are put, from 256 bytes up when the journal is compacted. Any setting reads all
+        values.
+    ``compact_every_seconds``: How often to look for journal files worth compacting, while there are
+        writes; None: only ``compact()`` does. A look is a job of a few milliseconds a file in a
+        worker process of low priority, so it may come often enough that garbage does not pile up.
+        Many small neighbouring files, such as commits, publishings, backups and kills leave, are
+        joined as they come, with all that a change feed can still tell of them.
+    ``compact_single_percent``: A journal file is worth rewriting if less than this share of it is
+        still needed.
     ``compact_run_percent``: ... and so is a run of ``compact_run_length`` files with this mean
-        share; runs between are judged by bounds between.
-    ``compact_run_length``: Files that are rewritten together at most (1 .. 32), but for small ones
-        that make one file.
-    ``compact_score_one_in``: A look samples one in so many of the files that were looked at
-        before (1 .. 100).
-    ``waste_retention_seconds``: How long journal files that compaction replaced are kept in the
-        directory ``waste``; 0: they are removed.
-    ``consumer_hold_seconds``: A consumer of the change feed that makes no progress for so long
-        and holds back compaction is dropped, loudly; None: never.
-    ``consumer_hold_bytes``: ... and so is one that holds back more of the journal than this,
-        whatever its progress; None: none is. Counted are sealed files that compaction could
-        look at but for it.
-    ``worker``: Merge in a worker process; otherwise on a thread of this one.
-    ``mode``: What kind of store it is to be: "standard" keeps values in the journal,
-        "head_only" small ones in the ledger and none in the journal once they are there. None:
-        as it is, standard if it is new.
-    ``lookup``: Whether a head-only store answers for single keys (True), or is only listed and
-        folded over (False). None: as it is, True if it is new.
+        share; the bounds of shorter runs lie in between.
+    ``compact_run_length``: At most so many files are rewritten together (1 .. 32), except small
+        ones that make one file.
+    ``compact_score_one_in``: A look samples one in so many of the files looked at before (1 ..
+        100).
+    ``waste_retention_seconds``: How long the directory ``waste`` keeps journal files that
+        compaction replaced; 0: they are removed at once.
+    ``consumer_hold_seconds``: A consumer of the change feed that makes no progress for so long, and
+        holds compaction back, is dropped, with a warning; None: never.
+    ``consumer_hold_bytes``: ... and so is one, whatever its progress, that holds back more of the
+        journal than this; None: no limit. Only sealed files count that compaction could look at but
+        for the consumer.
+    ``worker``: Merge in a worker process (True) or on a thread of this one.
+    ``mode``: The kind of store: "standard" keeps values in the journal; "head_only" keeps small
+        ones in the ledger, and in the journal only until they are there. None: as it is, standard
+        if new.
+    ``lookup``: Whether a head-only store answers for single keys (True), or can only be listed and
+        folded over (False). None: as it is, True if new.
     ``tags``: Types of objects by name, each an octavo.Tag.
-    ``strategies``: By type ("standard" is one): what compaction keeps of versions that were
-        replaced, and what a rebuild of the ledger takes from: "recovr", "retain" or "recalc".
-        Kept by the store.
+    ``strategies``: For each type ("standard" is one) "recovr", "retain" or "recalc": what
+        compaction keeps of replaced versions, and what a rebuild of the ledger takes metadata and
+        index entries from. Kept by the store.
     """
 
     create: bool = True
@@ -136,7 +135,7 @@ class Options:
 
 
 class OpenOptions(TypedDict, total=False):
-    """The same as ``octavo.open`` takes them, for who checks and completes calls: see Options."""
+    """The options as ``octavo.open`` takes them, for type checkers and editors: see Options."""
 
     create: bool
     sync: Sync

@@ -46,8 +46,8 @@ def resumed(
         # Only the ledger still knows of them; a number that is given again would be taken for one
         # that it has, and lost.
         notes.append(
-            f"{directory}: ends at sqn {newest}, and the ledger knows of {persisted_sqn}: what was "
-            "between is gone, with the manifest"
+            f"{directory}: ends at sqn {newest}, but the ledger goes up to {persisted_sqn}: what "
+            "was between is lost, with the manifest"
         )
         manifest = manifest.edit(horizon=persisted_sqn)
         newest, damaged = persisted_sqn, True
@@ -60,8 +60,7 @@ def resumed(
     if ceiling > MAX_BASE:
         raise Corruption(
             file, 0,
-            f"sqn {following} would be the next one, and no store ever comes so far: restore a "
-            "backup",
+            f"the next sqn would be {following}, which no store ever reaches: restore a backup",
         )  # fmt: skip
     return Resumption(manifest.edit(ceiling=ceiling), following, clean, notes)
 
@@ -82,8 +81,8 @@ def _newest(
     for tail in tails:
         if tail.last_sqn > most:
             notes.append(
-                f"{directory}/{tail.name}: holds no record, and nothing else is near its sqn: not "
-                "believed"
+                f"{directory}/{tail.name}: holds no record, and nothing else is near its sqn: "
+                "ignored"
             )
         elif tail.last_sqn > newest:
             newest, name = tail.last_sqn, tail.name

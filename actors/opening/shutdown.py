@@ -33,8 +33,8 @@ def refuse_in_a_turn(running: Running) -> None:
     me = get_ident()
     if any(ref.actor.holder == me for ref in _actors(running)):
         raise AskCycle(
-            "a signal's handler called close() in the midst of a call of its own thread, which has"
-            " to end before; nothing was closed: raise SystemExit in the handler, or set a flag"
+            "a signal handler called close() in the middle of a call of its own thread, which has"
+            " to end first; nothing was closed: raise SystemExit in the handler, or set a flag"
             " there, and close the store where that leads"
         )
 

@@ -33,9 +33,10 @@ class Tag:
     They run in the thread that puts, before anything is written; what they raise reaches the
     caller. Under the strategy "recalc" they run again over every value when the ledger is rebuilt.
 
-    ``metadata``: (key, value) to the metadata of a put that is given none.
-    ``index``: (key, value) to the whole set of index entries of a put that is given none.
-    ``head``: (key, Head) to what ``head`` gives for the key instead.
+    ``metadata``: Given (key, value), returns the metadata of a put without ``metadata``.
+    ``index``: Given (key, value), returns the whole set of index entries of a put without
+        ``index``.
+    ``head``: Given (key, Head), returns what ``head`` and ``heads`` give for the key instead.
     """
 
     metadata: Callable[[bytes, bytes], bytes | str] | None = None

@@ -1,4 +1,4 @@
-"""Index entries in order, each compared with the object that it is of.
+"""Index entries in order, each compared with its object.
 
 An entry is valid if and only if its object's newest version has the entry's sqn: so a put, a
 delete or an expiry takes back the older version's entries without touching them.

@@ -1,5 +1,5 @@
-"""All rows of the ledger that live, in their order: where scans of keys and items find what they
-give once much was merged for them.
+"""All live rows of the ledger, in order: where scans of keys and items look once much was merged
+for them.
 
 To make a short window from the files of a ledger costs some 20 us, of several 40, for a place has
 to be found in each file, and what stands there put in order and kept; a list of all keys is merged

@@ -196,6 +196,6 @@ def _with_care(file: JournalFile, sqn: int, key: bytes) -> bytes:
         )
     if whole.kind != record.PUT:
         raise Corruption(
-            file.path, 0, f"sqn {sqn} is no put, as the ledger says: did the clock go back?"
+            file.path, 0, f"sqn {sqn} is no put, but the ledger says so: was the clock set back?"
         )
     return whole.value

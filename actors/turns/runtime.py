@@ -299,8 +299,8 @@ class TurnActor(pykka.Actor):
         if actors is not None:
             way = " -> ".join(type(actor).__name__ for actor in (actors[-1], *actors))
             raise AskCycle(
-                f"{self} was asked for {name_of(asked)} in its own turn: {way}; a signal's handler"
-                " leaves such calls to the program that it interrupted"
+                f"{self} was asked for {name_of(asked)} in its own turn: {way}; a signal handler"
+                " must leave such calls to the program that it interrupted"
             )
 
     # ------------------------------------------------------------ messages

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 @click.command()
 @path_argument
 @click.argument("target", type=click.Path(path_type=str))
-@click.option("--no-ledger", is_flag=True, help="Leave out what an opening can make anew.")
+@click.option("--no-ledger", is_flag=True, help="Leave out the ledger if it can be rebuilt.")
 @click.option("--copy", is_flag=True, help="Copy the files where they cannot be linked.")
 @json_option
 def backup(path: str, target: str, no_ledger: bool, copy: bool, as_json: bool) -> None:
     """Back up the store at PATH into the directory TARGET.
 
-    By hard links: no value is read or written. Again with the same TARGET brings the backup up to
-    date. A backup is a store. Where the store is open, whoever has it open makes the backup.
+    By hard links: no value is read or written. The same TARGET again brings that backup up to date.
+    A backup is a store. If a process has the store open, that process makes the backup.
     """
     with Output() as out, steps("backup") as told:
         done = _backed_up(path, target, not no_ledger, copy, told)
@@ -52,8 +52,8 @@ def _backed_up(
     except octavo.StoreLocked as locked:
         if copy:
             raise octavo.StoreLocked(
-                f"{locked}: its owner makes backups by links alone; make one beside it without "
-                "--copy, and copy that"
+                f"{locked}: a store that is open elsewhere is backed up by links only; make a "
+                "backup beside it without --copy, and copy that"
             ) from None
         return octavo.backup(path, target, ledger=ledger)
     with store:
@@ -72,11 +72,10 @@ def _backed_up(
 def restore(
     source: str, path: str, sqn: int | None, moment: str | None, copy: bool, as_json: bool
 ) -> None:
-    """Make a store at PATH of the backup at SOURCE.
+    """Make a store at PATH from the backup at SOURCE.
 
-    SOURCE may also be a store that is not open. As it was at a sequence number or a moment, where
-    the journal still has that. TIME is ISO 8601, UTC where it names no zone, or milliseconds since
-    1970.
+    SOURCE may also be a store that is not open. --sqn and --time restore an earlier state, if the
+    journal still has it. TIME is ISO 8601, UTC where it names no zone, or milliseconds since 1970.
     """
     import octavo
 

@@ -84,7 +84,7 @@ class Commands(click.Group):
             _forget_output()
             ctx.exit(OUTPUT_CLOSED)
         except KeyboardInterrupt:
-            complain("interrupted; what was acknowledged is kept")
+            complain("interrupted; acknowledged writes are kept")
             ctx.exit(INTERRUPTED)
         except (OctavoError, OSError) as error:
             complain(_OF_HEADS if str(error) == OF_HEADS else self._in_its_words(ctx, told(error)))
@@ -118,25 +118,25 @@ class Commands(click.Group):
 def cli(ctx: click.Context, verbose: int) -> None:
     """Octavo: an embedded, event-sourced key-value store.
 
-    PATH is the directory of a store. Only `put` and `load` make one that is not there. One
-    process at a time has a store open.
+    PATH is the directory of a store. Only `put` and `load` create one. One process at a time
+    can have a store open for writing.
 
     \b
     Exit codes:
       0    done
       1    no: the key is absent, --if-sqn does not hold, verify found damage, compact or
-           repair left some, two stores differ, a part of what was to be loaded could not
-           be, the history asked for is compacted away, the store is busy, a step of demo
-           or pipeline went wrong, or destroy was not confirmed
+           repair left some, two stores differ, part of the load failed, the requested
+           history is compacted away, the store is busy, a step of demo or pipeline went
+           wrong, or destroy was not confirmed
       2    the command is wrong: usage, a bad argument, no store at PATH
       3    another process has the store open
       4    storage: an I/O error, a full disk, damage that stops the command
       70   a bug in Octavo
-      130  interrupted (Ctrl-C); what was acknowledged is kept
-      141  who read the output closed it
+      130  interrupted (Ctrl-C); acknowledged writes are kept
+      141  the reader of the output closed it
 
-    Results go to standard output, messages and progress bars to standard error, and bars only
-    where that is a terminal.
+    Results go to standard output, messages and progress bars to standard error; bars appear only
+    if that is a terminal.
     """
     if verbose:
         logger = logging.getLogger("octavo")

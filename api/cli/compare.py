@@ -24,7 +24,7 @@ _LEASE_SECONDS = 24 * 3600.0
 @click.option("--bucket", "-b", "name", metavar="NAME", help="Only this bucket.")
 @click.option(
     "--by", type=click.Choice(["sqn", "head", "value"]),
-    help="What tells versions apart; without it, sqn in a store and its backups, else value.",
+    help="What tells versions apart; by default sqn for a store and its backups, else value.",
 )  # fmt: skip
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after N keys.")
 @json_option
@@ -43,11 +43,11 @@ def diff(
     A and B are directories of stores; one that is open elsewhere is read as it is now. Trees of
     hashes say which parts differ, and only those are read. Prints a key a line, tab-separated:
     `-` if only A has it, `+` if only B has it, `~` if both have it, then bucket, key, and what A
-    and B have: sqn, bytes, moment of writing. Ends with 1 if they differ.
+    and B have: sqn, bytes, write time. Exits with 1 if they differ.
 
     \b
-    --by sqn    for copies of one store, such as a backup, of which one at most was written since
-    --by head   for stores written apart: compares sizes, metadata and expiry
+    --by sqn    for copies of one store, such as backups, at most one of which was written to since
+    --by head   for stores written separately: compares sizes, metadata and expiry
     --by value  compares values too, and reads all of them
     """
     from octavo.comparing import at_one_moment, compare, told_by

@@ -32,11 +32,11 @@ from octavo.files.errors import Misuse
 @click.argument("source", required=False, type=click.Path(exists=True, path_type=str))
 @click.option(
     "--store", "path", type=click.Path(path_type=str),
-    help="Make the store here and keep it; must be new or empty. Else it is removed at the end.",
+    help="Keep the store here (new or empty); by default it is removed at the end.",
 )  # fmt: skip
 @click.option(
     "--format", "kind", type=click.Choice(TEXT_FORMATS),
-    help="What SOURCE is; without it, told by its name.",
+    help="What SOURCE is; by default its name tells.",
 )  # fmt: skip
 @click.option("--key-field", metavar="NAME", help="CSV column or JSON field that is the key.")
 @click.option("--value-field", metavar="NAME", help="... that is the value; else the whole row.")
@@ -55,8 +55,8 @@ def demo(
 
     Loads SOURCE, a directory, CSV or JSONL (without one: the source tree of the running Python),
     reads it back, takes a snapshot, updates a part in between, lists and folds over the snapshot
-    while the live store is written on, verifies, closes and opens again. Every step is checked
-    against what was loaded; ends with 1 if anything is not as promised.
+    while writes go on, verifies, closes and opens again. Every step is checked against what was
+    loaded; exits with 1 if anything is not as promised.
     """
     refuse_taken("--store", path)
     with contextlib.ExitStack() as stack:
@@ -90,7 +90,7 @@ def _source(
     """(what it is, the source). Raises UsageError."""
     if path is None:
         if kind is not None:
-            raise click.UsageError("--format is of SOURCE, which is not given")
+            raise click.UsageError("--format says what SOURCE is, and there is no SOURCE")
         refuse_for_directory(key_field, value_field)
         library = sysconfig.get_path("stdlib")
         yield (

@@ -62,17 +62,17 @@ _GROUP_ROWS, _GROUP_BYTES, _GROUP_BATCHES = 1 << 16, 16 << 20, 4096
 
 @click.command()
 @path_argument
-@click.option("--output", "-o", default="-", metavar="FILE", help="Appears only when it is whole.")
+@click.option("--output", "-o", default="-", metavar="FILE", help="Appears only once it is whole.")
 @click.option(
     "--format", "kind", type=click.Choice(FORMATS),
-    help="Of FILE; without it, told by its name: jsonl where that has no ending.",
+    help="By default the name of FILE tells: jsonl if that has no ending.",
 )  # fmt: skip
 @click.option("--bucket", "-b", metavar="NAME", help="Only this bucket.")
 @tag_option
 @click.option("--prefix", metavar="KEY", help="Only keys that begin with this.")
 @click.option("--start", metavar="KEY", help="First key, inclusive.")
 @click.option("--end", metavar="KEY", help="Last key, exclusive.")
-@click.option("--columns", metavar="NAMES", help="Only these, comma-separated; size is one more.")
+@click.option("--columns", metavar="NAMES", help="Only these, comma-separated; may include size.")
 @hex_key_option
 def dump(
     path: str,
@@ -97,11 +97,11 @@ def dump(
     JSON lines: bytes that are not UTF-8 stand as base64 in key64, value64, bucket64 and
     metadata64; parts that are empty are left out. CSV: bytes are text on one line, \\xHH for what
     cannot be printed and \\\\ for a backslash. Parquet: binary columns; needs pyarrow. FILE may
-    end in .gz or .zst, but for Parquet, which is compressed by itself. A value of over
+    end in .gz or .zst, except for Parquet, which is compressed by itself. A value of over
     2,000,000,000 bytes is refused: `get` writes it.
 
-    It is the state of one moment, in byte order of bucket and key. With --tag it is of the objects
-    of one type: `load`, which has not its functions, makes standard ones of them.
+    Dumps the state of one moment, in byte order of bucket and key. With --tag it dumps objects of
+    one type; `load`, which lacks the type's functions, makes standard objects of them.
     """
     wanted = None if bucket is None else to_bucket(to_bytes("--bucket", bucket))
     names = to_fields(columns)
@@ -144,8 +144,8 @@ def _format_of(output: str) -> str:
     suffix = os.path.splitext(unpacked_name(output))[1]
     if suffix not in _BY_SUFFIX:
         raise click.UsageError(
-            f"FILE={output!r}: {suffix!r} tells no format; name it .jsonl, .csv or .parquet, with "
-            ".gz or .zst behind the first two, or say which with --format"
+            f"FILE={output!r}: {suffix!r} is not the name of a format; end it in .jsonl, .csv or "
+            ".parquet (.gz or .zst may follow the first two), or give --format"
         )
     return _BY_SUFFIX[suffix]
 

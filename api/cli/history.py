@@ -56,7 +56,7 @@ _Group = tuple[bytes, bytes, int, int]
 )  # fmt: skip
 @click.option("--limit", type=COUNT, metavar="N", help="At most N changes.")
 @click.option("--keys-only", is_flag=True, help="No values in the JSON.")
-@click.option("--compacted", is_flag=True, help="What is left, where compaction dropped some.")
+@click.option("--compacted", is_flag=True, help="Print what is left if compaction dropped some.")
 @json_option
 def changes(
     path: str, since: int, limit: int | None, keys_only: bool, compacted: bool, as_json: bool
@@ -64,9 +64,9 @@ def changes(
     """Print the journal as events.
 
     Every put and every delete, oldest first, tab-separated: sqn, kind, bucket, key, bytes, moment.
-    A delta is what the strategy retain keeps of a put that was replaced. The JSON lines hold
+    A delta is what the strategy retain keeps of a put that was replaced. JSON lines also hold
     values, metadata, expiry, index entries, the place in an atomic batch, and the type of the
-    object as well. Of a head-only store a key is followed by ` / ` and its sub-key.
+    object. In a head-only store a key is followed by ` / ` and its sub-key.
     """
     with Output() as out, open_for_reading(path) as store:
         for change in islice(store.changes(since, compacted=compacted), limit):
@@ -110,7 +110,7 @@ def changes(
 @click.option("--prefix", metavar="KEY", help="Only keys that begin with this.")
 @click.option(
     "--depth", type=click.IntRange(1, sys.maxsize), metavar="N",
-    help="A line for each first N parts of the keys, as `/` divides them.",
+    help="A line for each group of keys with the same first N parts, as `/` divides them.",
 )  # fmt: skip
 @click.option(
     "--fold", type=click.Choice(["count", "bytes", "digest"]),
@@ -143,10 +143,10 @@ def snapshot(
     \b
     --fold count   reads keys only
     --fold bytes   reads heads: keys and sizes, no values
-    --fold digest  reads everything; two stores with one digest hold the same
-                   keys, values, metadata and expiry
+    --fold digest  reads everything; two stores with the same digest hold the
+                   same keys, values, metadata and expiry
 
-    With --list or --get it is read through instead, in the default bucket unless --bucket names
+    With --list or --get the snapshot is read instead, in the default bucket unless --bucket names
     another, and the sequence number goes to standard error.
     """
     folds = fold is not None or depth is not None

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 index_option = click.option(
     "--index", "index", multiple=True, metavar="FIELD=TERM",
-    help="An index entry of the key; again for more. FIELD:int=7 makes the term a number.",
+    help="An index entry of the key; repeat it for more. FIELD:int=7 makes the term a number.",
 )  # fmt: skip
 
 
@@ -70,7 +70,7 @@ def to_entries(arguments: tuple[str, ...]) -> dict[bytes, list[Term]] | None:
 @click.option("--end", metavar="TERM", help="Last term, exclusive; also with --reverse.")
 @click.option("--term", metavar="TERM", help="Exactly this term.")
 @click.option("--int", "number", is_flag=True, help="The terms given are numbers.")
-@click.option("--match", metavar="REGEX", help="Only str terms in which it finds something.")
+@click.option("--match", metavar="REGEX", help="Only str terms in which it matches somewhere.")
 @click.option("--reverse", is_flag=True, help="From the highest term down.")
 @click.option("--limit", type=COUNT, metavar="N", help="At most N entries.")
 @click.option("--keys-only", is_flag=True, help="Print no terms.")
@@ -92,8 +92,8 @@ def index(
 ) -> None:
     """List keys by their terms in the index FIELD.
 
-    In the order of the terms. A line an entry: term and key, as text on one line. In the JSON a
-    number is an int, a string a str, and `term64` bytes, as in `dump`.
+    In the order of the terms, one entry a line: term and key, as text. In JSON a number is an int
+    term, a string a str term, and `term64` a bytes term, as in `dump`.
     """
     if term is not None and (reverse or not start is end is match is None):
         raise click.UsageError("give --term, or --start, --end, --match and --reverse")

@@ -25,7 +25,7 @@ def inspect(path: str, page: str | None, score: bool) -> None:
     Levels, files, garbage, jobs, snapshots, latencies.
 
     The page is one file that needs no network and runs no script. What is counted since opening
-    is that of this command; a program makes the page of its own store: store.inspect_html().
+    counts for this command only; a program makes the page of its own store: store.inspect_html().
     """
     with Output() as out, open_store(path) as store:
         if page is None:

@@ -48,7 +48,7 @@ hex_key_option = click.option(
     "--hex-key", is_flag=True, help="Keys and bounds are given in hexadecimal."
 )
 sub_key_option = click.option(
-    "--sub-key", metavar="KEY", help="Of a head-only store; without it, the empty one."
+    "--sub-key", metavar="KEY", help="Sub-key in a head-only store; without it, the empty one."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 

@@ -20,18 +20,18 @@ from octavo.figures import duration
 @click.argument("source", required=False, type=click.Path(exists=True, path_type=str))
 @click.option(
     "--into", "path", metavar="DIRECTORY", type=click.Path(path_type=str),
-    help="Make store, copy and backup here and keep them; must be new or empty. Else they are "
-    "removed at the end.",
+    help="Keep store, copy and backup here (new or empty); by default they are removed at the "
+    "end.",
 )  # fmt: skip
 @click.option(
     "--format", "kind", type=click.Choice(("directory", "parquet", "csv", "jsonl")),
-    help="What SOURCE is; without it, told by its name.",
+    help="What SOURCE is; by default its name tells.",
 )  # fmt: skip
 @click.option("--key-field", metavar="NAME", help="Column that is the key; a table needs it.")
 @click.option("--value-field", metavar="NAME", help="... that is the value; else the whole row.")
 @click.option(
     "--group-field", metavar="NAME",
-    help="... by which the aggregates are made; else the first letter of the key.",
+    help="... by which it aggregates; else the first letter of the key.",
 )  # fmt: skip
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @json_option
@@ -52,14 +52,14 @@ def pipeline(
     Loads SOURCE, a directory, Parquet, CSV or JSONL (without one: the source tree of the running
     Python), through Spark into a store; has a second store follow its changes as they are made;
     folds keys and bytes by group over a snapshot; joins the totals back into the store; backs it
-    up. Every step is checked; ends with 1 if anything is not as promised.
+    up. Every step is checked; exits with 1 if anything is not as promised.
 
-    Needs octavo[spark] and a Java 17 or newer, which it installs with the system's package
-    manager where there is none and it is run by root.
+    Needs octavo[spark] and Java 17 or newer; run by root, it installs Java with the system's
+    package manager if there is none.
     """
     refuse_taken("--into", path)
     if source is None and kind is not None:
-        raise click.UsageError("--format is of SOURCE, which is not given")
+        raise click.UsageError("--format says what SOURCE is, and there is no SOURCE")
     with contextlib.ExitStack() as stack:
         from octavo.pipeline.session import spark_session
 

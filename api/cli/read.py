@@ -58,8 +58,8 @@ def get(
 ) -> None:
     """Write the value of KEY to standard output.
 
-    Its bytes as they are; with --hex or --text, one line. KEY `-` is the line on standard input,
-    as `scan --keys-only` prints it. Ends with 1 if the key is absent.
+    Its bytes as they are; with --hex or --text, one line. KEY `-` reads the key from standard
+    input, one line as `scan --keys-only` prints it. Exits with 1 if the key is absent.
     """
     wanted = one_key(key, hexadecimal=hex_key)
     sub = bound("--sub-key", sub_key, hexadecimal=hex_key) or b""
@@ -98,8 +98,7 @@ def head(
 ) -> None:
     """Show what is known of KEY, without its value.
 
-    Its sequence number, size, metadata, moment of writing and expiry. Ends with 1 if the key is
-    absent.
+    Its sequence number, size, metadata, write time and expiry. Exits with 1 if the key is absent.
     """
     wanted = one_key(key, hexadecimal=hex_key)
     sub = bound("--sub-key", sub_key, hexadecimal=hex_key) or b""
@@ -141,7 +140,7 @@ def head(
 @click.option("--start", metavar="KEY", help="First key, inclusive.")
 @click.option("--end", metavar="KEY", help="Last key, exclusive; also with --reverse.")
 @click.option("--reverse", is_flag=True, help="From the highest key down.")
-@click.option("--match", metavar="REGEX", help="Only keys in which it finds something.")
+@click.option("--match", metavar="REGEX", help="Only keys in which it matches somewhere.")
 @click.option("--since", metavar="TIME", help="Only what was written then or later.")
 @click.option("--before", metavar="TIME", help="Only what was written before then.")
 @click.option(
@@ -175,11 +174,11 @@ def scan(
 ) -> None:
     """Print keys and values in order.
 
-    Those of a range of keys, in byte order, a pair a line: key, tab, value. On a terminal long
-    values are cut to its width; redirect the output, or use --json, to have all of them.
+    A range of keys, in byte order, one pair a line: key, tab, value. On a terminal long values are
+    cut to its width; redirect the output or use --json to see them whole.
 
-    TIME is ISO 8601, UTC where it names no zone, or milliseconds since 1970. REGEX is one of
-    Python's, on the key's bytes. POSITION goes with the same range and direction. Of a head-only
+    TIME is ISO 8601, UTC where it names no zone, or milliseconds since 1970. REGEX is a Python one,
+    on the key's bytes. POSITION is valid only with the same range and direction. In a head-only
     store it prints key, sub-key and value.
     """
     notation = notation or "text"
@@ -233,7 +232,7 @@ def scan(
 def buckets(path: str, tag: str, as_json: bool) -> None:
     """Print the names of the buckets.
 
-    Of those that hold a key; there are no others.
+    A bucket exists as long as it holds a key.
     """
     with Output() as out, open_for_reading(path) as store, store.snapshot() as snap:
         for name in snap.buckets(tag=tag):

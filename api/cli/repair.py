@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 @click.option(
     "--accept-missing",
     is_flag=True,
-    help="Give up journal files that are gone: keys read as before them.",
+    help="Give up missing journal files: keys read as before them.",
 )
 @json_option
 @click.pass_context
 def repair(ctx: click.Context, path: str, accept_missing: bool, as_json: bool) -> None:
     """Mend the store at PATH, which must not be open.
 
-    Makes anew what can be: hash tables and offsets of journal files, the ledger, manifests. Lists
-    the records that are lost. Damaged files are moved to PATH/damaged. Ends with 1 if anything is
+    Rebuilds what it can: hash tables and offsets of journal files, the ledger, manifests. Lists
+    the records that are lost. Damaged files are moved to PATH/damaged. Exits with 1 if anything is
     lost, or still wrong.
     """
     import octavo
@@ -49,9 +49,9 @@ def repair(ctx: click.Context, path: str, accept_missing: bool, as_json: bool) -
             out.json(document)
         else:
             for name in files.rewritten:
-                out.line(f"written anew: journal/{name}")
+                out.line(f"rewritten: journal/{name}")
             for fault in files.ledger:
-                out.line(f"ledger made anew: {fault}")
+                out.line(f"ledger rebuilt: {fault}")
             for note in [*files.notes, *done.notes]:
                 out.line(f"note: {note}")
             for lost in files.lost:

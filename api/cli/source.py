@@ -344,9 +344,9 @@ class Csv(_Lines):
         if self.key_field is self.value_field is None and {"key", "value"} <= set(header):
             if len(header) < 3:
                 raise Misuse(
-                    "columns key and value alone: cells of a dump are written as text on one line, "
-                    "others as they are; --key-field key --value-field value takes them as they "
-                    "are, and a dump to be loaded has another column, such as bucket"
+                    "only columns key and value: this may be a dump, whose cells are escaped, or "
+                    "not. --key-field key --value-field value takes cells as they are; for a dump "
+                    "to be loaded, dump another column too, such as bucket"
                 )
             if set(header) <= set(ALL_FIELDS):
                 parts = dumped_cells(header)

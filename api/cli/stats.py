@@ -22,9 +22,9 @@ from octavo.files.errors import Misuse
 def stats(path: str, as_json: bool, prometheus: bool, score: bool) -> None:
     """Print figures of the store.
 
-    Files, levels, memory, sequence numbers. What is counted since opening is that of this command;
-    a program asks its own store: store.stats(), store.stats_prometheus(). Of a store that is open
-    elsewhere it prints what its files say, and only without --prometheus and --score.
+    Files, levels, memory, sequence numbers. What is counted since opening counts for this command
+    only; a program asks its own store: store.stats(), store.stats_prometheus(). For a store that is
+    open elsewhere it prints what the files say, and only without --prometheus and --score.
     """
     if as_json and prometheus:
         raise Misuse("--json and --prometheus: allowed is one of them")
@@ -57,7 +57,8 @@ def stats(path: str, as_json: bool, prometheus: bool, score: bool) -> None:
 def verify(ctx: click.Context, path: str, as_json: bool) -> None:
     """Read and check the whole store.
 
-    Every checksum and every invariant. Ends with 1 if anything is damaged, and says what and where.
+    Every checksum and every invariant. If anything is damaged, says what and where, and exits with
+    1.
     """
     began = time.perf_counter()
     with Output() as out, open_for_reading(path) as store:

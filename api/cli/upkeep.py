@@ -16,10 +16,10 @@ from octavo.figures import count, duration, plural, size
 @json_option
 @click.pass_context
 def compact(ctx: click.Context, path: str, as_json: bool) -> None:
-    """Give back the room of versions that were replaced or deleted.
+    """Give back the space of replaced and deleted versions.
 
-    Rewrites the journal files of which more than a tenth is garbage or what compression takes off.
-    Ends with 1 if damaged files had to be left as they are, and names them. Interrupting it
+    Rewrites journal files of which more than a tenth is garbage or would be saved by compression.
+    If damaged files had to be left as they are, names them and exits with 1. Interrupting it
     loses nothing.
     """
     with Output() as out, open_store(path) as store:
@@ -43,7 +43,7 @@ def compact(ctx: click.Context, path: str, as_json: bool) -> None:
 @path_argument
 @json_option
 def trim(path: str, as_json: bool) -> None:
-    """Let go of the journal of a head-only store.
+    """Drop the journal of a head-only store.
 
     As far as its ledger has it.
     """
@@ -60,7 +60,7 @@ def trim(path: str, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_context
 def destroy(ctx: click.Context, path: str, yes: bool) -> None:
-    """Remove the store at PATH, with everything in it. Other files in PATH stay."""
+    """Remove the store at PATH, with all its data. Other files in PATH stay."""
     import octavo
 
     refuse_none(path)

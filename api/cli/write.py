@@ -40,12 +40,12 @@ from octavo.notation import from_hex, no_key
 @bucket_option
 @click.option(
     "--file", "-f", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The value is what this file holds.",
+    help="Take the value from this file.",
 )  # fmt: skip
 @click.option("--hex", "hex_value", is_flag=True, help="The value is given in hexadecimal.")
 @hex_key_option
-@click.option("--metadata", default="", metavar="TEXT", help="What `head` gives with the value.")
-@click.option("--ttl", type=float, metavar="SECONDS", help="Reads as absent after this time.")
+@click.option("--metadata", default="", metavar="TEXT", help="Kept with the value; see `head`.")
+@click.option("--ttl", type=float, metavar="SECONDS", help="KEY reads as absent after this.")
 @click.option(
     "--if-sqn", type=click.IntRange(min=0), metavar="N",
     help="Write only if the key's sequence number is N; 0: only if it is absent.",
@@ -68,8 +68,8 @@ def put(
 ) -> None:
     """Write VALUE under KEY.
 
-    Prints the sequence number. VALUE `-` is all of standard input. Makes the store if PATH holds
-    none and no `--if-sqn` says that it holds KEY. Durable when the command ends.
+    Prints the sequence number. VALUE `-` reads all of standard input. Creates the store if PATH
+    holds none, unless `--if-sqn` expects KEY to be there. Durable when the command ends.
     """
     if (value is None) == (file is None):
         raise click.UsageError("give VALUE or --file, one of them")
@@ -119,8 +119,8 @@ def delete(
 ) -> None:
     """Delete KEYS.
 
-    Prints how many there were. A key of `-` stands for those on standard input, one a line, as
-    `scan --keys-only` prints them. Ends with 1 if any was absent; the others are deleted.
+    Prints how many there were. A key of `-` reads keys from standard input, one a line, as
+    `scan --keys-only` prints them. Exits with 1 if any was absent; the others are deleted.
     """
     wanted: list[bytes] = []
     for key in keys:
@@ -158,11 +158,11 @@ def delete(
 @click.option("--bucket", "-b", metavar="NAME", help="Bucket that everything goes to.")
 @click.option(
     "--format", "kind", type=click.Choice(FORMATS),
-    help="What SOURCE is; without it, told by its name.",
+    help="What SOURCE is; by default its name tells.",
 )  # fmt: skip
 @click.option("--key-field", metavar="NAME", help="CSV column or JSON field that is the key.")
 @click.option("--value-field", metavar="NAME", help="... that is the value; else the whole row.")
-@click.option("--delimiter", metavar="CHAR", help="Between CSV columns; else , or, in .tsv, a tab.")
+@click.option("--delimiter", metavar="CHAR", help="Separates CSV columns; else , or in .tsv a tab.")
 @click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave out files or directories.")
 @click.option(
     "--batch", "batch", type=click.IntRange(1, 1_000_000), default=1000, show_default=True,
@@ -187,21 +187,21 @@ def load(
 ) -> None:
     """Load directories, CSV, JSONL or Parquet.
 
-    Writes what SOURCES hold into the store, and makes the store if PATH holds none.
+    Writes what SOURCES hold into the store, which is created if PATH holds none.
 
     \b
     A directory: every file below it is a value, its relative path, with `/`,
       is the key. Symbolic links are not followed. Files that cannot be read
-      are reported, the rest is loaded, and the command ends with 1.
+      are reported, the rest is loaded, and the command exits with 1.
     CSV (UTF-8, with a header): the first column, or --key-field, is the key,
       the row as a JSON object, or --value-field, is the value. With columns
       key and value alone, name both.
     JSONL, Parquet: any, with --key-field and perhaps --value-field.
     All three as `dump` writes them: buckets, metadata, expiry, index entries.
 
-    Files may be compressed: their names end in .gz or .zst then. A SOURCE of `-` is standard
-    input, with --format. A later value of a key replaces an earlier one. Not atomic: what was
-    loaded before an error stays. Durable when the command ends.
+    Files may be compressed, with names that end in .gz or .zst. A SOURCE of `-` is standard input
+    and needs --format. A later value of a key replaces an earlier one. Not atomic: what was loaded
+    before an error stays. Durable when the command ends.
     """
     if sources.count(STDIN) > 1:
         raise click.UsageError("standard input can be read once")

@@ -89,7 +89,7 @@ def _consumers(known: list[ConsumerStats]) -> str:
     rows = list(map(consumer_row, known))
     return section(
         "Consumers of the change feed",
-        "What one has not acknowledged compaction leaves in the journal. "
+        "Compaction leaves in the journal what a consumer has not acknowledged. "
         f"{plural(len(known), 'consumer')}, {plural(known[0]['behind'], 'change')} behind at most.",
         table("Consumers, those that are furthest behind first.", OF_CONSUMERS, rows),
     )

@@ -53,7 +53,7 @@ def levels(found: Inspection) -> str:
     blocks = [block for level in found.levels for block in level]
     told = (
         "Each block is a file: as wide as the keys it spans, as high as it is large. The orange "
-        "part are deletes. Files of level 0 overlap; a get asks each of them, and one file of "
+        "part is deletes. Files of level 0 overlap; a get asks each of them, and one file of "
         "every other level."
     )
     if not blocks:
@@ -267,8 +267,8 @@ def snapshots(found: Inspection) -> str:
     live = found.stats["live_snapshots"]
     told = (
         "Each bar is a live snapshot or iterator: how long ago it was taken (blue), and how long "
-        "its lease still runs (grey). What it holds are files that were replaced since, and that "
-        "go when no snapshot needs them."
+        "its lease still runs (grey). It holds files that were replaced since, which go once no "
+        "snapshot needs them."
     )
     merging, compaction = found.stats["merging"], found.stats["compaction"]
     waiting = merging["delete_pending"] + compaction["delete_pending"]
@@ -406,8 +406,8 @@ def work(found: Inspection) -> str:
     times = writes["amplification"]
     return section(
         "Reads and writes",
-        "Where gets found their answer, by those that were timed; how full the read cache is; and "
-        "how many bytes were written for those that were put, since the store was opened.",
+        "Where gets found their answer, judged by those that were timed; how full the read cache "
+        "is; and how many bytes were written for the bytes put, since the store was opened.",
         legend((kind, name) for kind, name, _ in answered),
         row("Gets", _stacked("Gets", answered, gets, count),
             f"{share(cache['hits'], cache['hits'] + cache['misses'])} of those that ask the cache "

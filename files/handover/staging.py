@@ -146,7 +146,7 @@ def read_attempt(disk: Disk, store: str, job: str, name: str) -> Attempt:
         for journal in journals:
             _check(journal)
     except (KeyError, TypeError, ValueError, OverflowError, Misuse) as wrong:
-        raise Corruption(path, 0, f"says what no attempt made: {wrong}") from None
+        raise Corruption(path, 0, f"does not describe an attempt: {wrong}") from None
     if (attempt.job, attempt.name) != (job, name):
         raise Corruption(path, 0, f"is of attempt {attempt.name!r} of job {attempt.job!r}")
     return attempt

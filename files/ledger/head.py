@@ -9,9 +9,9 @@ class Head(NamedTuple):
     """What is known of a value without reading it.
 
     ``sqn``: Sequence number of the put; what ``if_sqn`` compares with.
-    ``size``: Bytes of the value, as given.
-    ``metadata``: What the put was given as ``metadata``.
-    ``written_at``: Moment of the put, ms UTC.
+    ``size``: Bytes of the value, before compression.
+    ``metadata``: The metadata that the put was given.
+    ``written_at``: When it was put, ms UTC.
     ``expires_at``: Moment from which the key reads as absent, ms UTC; None: never.
     """
 

@@ -91,7 +91,8 @@ def digests(blob: bytes, offsets: npt.NDArray[np.int64]) -> U64:
 
 
 class MerkleTree:
-    """What a store, or a part of one, holds, in a few hundred kilobytes; made by ``merkle()``."""
+    """A summary of what a store, or a part of one, holds, in a few hundred kilobytes; made by
+    ``merkle()``."""
 
     __slots__ = ("_cells", "by", "keys")
 
@@ -121,11 +122,11 @@ class MerkleTree:
 
     @property
     def segments(self) -> int:
-        """How many segments it has."""
+        """The number of its segments."""
         return len(self._cells)
 
     def reduced(self, segments: int) -> MerkleTree:
-        """The same with fewer segments. Raises Misuse where it has not that many."""
+        """The same tree with fewer segments. Raises Misuse if it has fewer already."""
         bits = bits_of(segments)
         if segments > self.segments:
             raise Misuse(f"segments={segments}: this tree has {self.segments}")
@@ -133,15 +134,16 @@ class MerkleTree:
         return MerkleTree(self.by, cells, self.keys)
 
     def differences(self, other: MerkleTree) -> list[int]:
-        """Segments in which the two differ, ascending, of as many as the smaller tree has.
+        """The segments in which the two differ, ascending, numbered as in the smaller tree.
 
-        Raises Misuse where the trees tell versions apart in different ways.
+        Raises Misuse if the trees tell versions apart in different ways.
         """
         mine, others = self._matched(other)
         return [int(at) for at in np.flatnonzero(mine._cells != others._cells)]
 
     def joined(self, other: MerkleTree) -> MerkleTree:
-        """The tree of both parts; no key may be in both. Raises Misuse as ``differences``."""
+        """One tree of both parts, which may have no key in common. Raises Misuse as
+        ``differences``."""
         mine, others = self._matched(other)
         return MerkleTree(self.by, mine._cells + others._cells, self.keys + other.keys)
 
@@ -169,7 +171,7 @@ class MerkleTree:
     # ------------------------------------------------------------ as bytes
 
     def to_bytes(self) -> bytes:
-        """The tree as bytes for another process: 8 a segment, and 32."""
+        """The tree as bytes, for another process: 8 for each segment, and 32."""
         bits = self.segments.bit_length() - 1
         front = _FRONT.pack(_MAGIC, _VERSION, BY.index(self.by), bits, 0, self.keys)
         whole = front + self._cells.astype("<u8").tobytes()
@@ -177,8 +179,8 @@ class MerkleTree:
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> MerkleTree:
-        """The tree that ``to_bytes`` gave. Raises Misuse where it is none, or was damaged;
-        UnsupportedFormat where another release made it. No length in it is believed."""
+        """The tree that ``to_bytes`` gave. Raises Misuse if these bytes are not one, or were
+        damaged; UnsupportedFormat if another release made it. No length in it is believed."""
         if not isinstance(raw, bytes | bytearray | memoryview):
             raise Misuse(f"a merkle tree is bytes, not a {type(raw).__name__}")
         view = memoryview(raw).cast("B")

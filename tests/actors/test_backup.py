@@ -170,7 +170,7 @@ def test_a_place_that_is_none_for_a_backup_is_refused(tmp_path: Path) -> None:
     with octavo.open(tmp_path / "s") as store:
         store.put(b"k", b"v")
         for where, why in (
-            ("s", "neither in its store"), ("s/in", "neither in its store"), (".", "around it"),
+            ("s", "inside its store"), ("s/in", "inside its store"), (".", "nor contain it"),
             ("other", "other things in it"), ("t", "another store"),
         ):  # fmt: skip
             with pytest.raises(octavo.Misuse, match=why):

@@ -670,7 +670,7 @@ def test_a_stream_of_which_batches_are_missing_is_told(
         batch(earlier, 5)
         batch(earlier, 6)
     assert caplog.text.count("goes on with batch") == 1
-    assert "stream q goes on with batch 5 behind 2" in caplog.text
+    assert "stream q goes on with batch 5 after 2" in caplog.text
 
 
 @pytest.mark.parametrize("told", ["first_key", "last_key"])
@@ -696,7 +696,7 @@ def test_a_batch_from_an_earlier_checkpoint_is_warned_of(
     assert ingest(store._running, "q", [], stream="q", batch=2).repeated  # as behind any restart
     assert caplog.text == ""
     assert ingest(store._running, "q", [], stream="q", batch=1).repeated
-    assert "stream q is at batch 2: what batch 1 brings now" in caplog.text
+    assert "stream q is at batch 2 already, so batch 1 is dropped" in caplog.text
 
 
 @pytest.mark.parametrize("lost", ["journal/manifest", "journal/manifest and ledger"])

@@ -86,6 +86,6 @@ def test_an_empty_file_is_believed_to_be_as_far_on_as_the_ledger_is() -> None:
 def test_the_end_of_all_numbers_is_told() -> None:
     last = MAX_BASE - AHEAD - 1
     assert found(9, 10, [tail(last, 1)]).manifest.ceiling == MAX_BASE
-    with pytest.raises(Corruption, match="no store ever comes so far") as told:
+    with pytest.raises(Corruption, match="no store ever reaches") as told:
         found(9, 10, [tail(last + 1, 1)])
     assert told.value.file == f"/s/journal/{last + 1:016x}-{9:016x}.log"

@@ -165,7 +165,7 @@ def test_what_no_store_says_of_itself_is_refused_by_the_files_name(
     opened(path, tags={"a": Tag()}).close()
     rewrite(path, change)
     before = (path / "OCTAVO").read_bytes()
-    with pytest.raises(octavo.Corruption, match=f"{path}/OCTAVO.*says what no store is"):
+    with pytest.raises(octavo.Corruption, match=f"{path}/OCTAVO.*does not describe a store"):
         opened(path)
     assert (path / "OCTAVO").read_bytes() == before
 

@@ -110,7 +110,7 @@ def test_a_backup_that_is_open_is_told_at_once(
 
 
 def test_without_a_store_there_is_none(tmp_path: Path, target: Path) -> None:
-    with pytest.raises(octavo.Misuse, match="holds no store, and none is to be made"):
+    with pytest.raises(octavo.Misuse, match="holds no store, and create=False makes none"):
         octavo.backup(tmp_path / "none", target)
     assert not (tmp_path / "none").exists()
 

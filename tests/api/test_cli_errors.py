@@ -435,7 +435,7 @@ def test_a_dump_that_is_interrupted_as_arrow_loads_pandas_is_no_bug(
         [*command, "-o", tmp_path / "all.parquet"], capture_output=True, timeout=TIMEOUT_SECONDS
     )
     assert found.returncode == 130, found.stderr
-    assert found.stderr == b"octavo: interrupted; what was acknowledged is kept\n"
+    assert found.stderr == b"octavo: interrupted; acknowledged writes are kept\n"
     assert not list(tmp_path.glob("all.parquet*"))
 
 

@@ -103,7 +103,7 @@ def test_what_is_not_for_a_head_only_store_says_what_is(
     found = octavo(name, heads, *rest, stdin=b'{"key": "k", "value": "v"}', code=2)
     assert "`get`, `head`, `scan` and `changes` read it" in found.stderr
     assert "head_batch" not in found.stderr
-    assert "trim is for those" in octavo("compact", heads, code=2).stderr
+    assert "use trim" in octavo("compact", heads, code=2).stderr
 
 
 def test_a_dump_of_a_head_only_store_is_refused_before_anything_is_printed(tmp_path: Path) -> None:

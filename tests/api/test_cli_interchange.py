@@ -388,8 +388,8 @@ def test_a_bad_index_in_a_json_line_is_named(store: Path, line: str) -> None:
     [
         (("dump", "STORE", "--format", "parquet"), "--output"),
         (("dump", "STORE", "-o", "d.parquet.gz"), "compressed by itself"),
-        (("dump", "STORE", "-o", "d.parqet"), "'.parqet' tells no format"),
-        (("dump", "STORE", "-o", "d.tsv.gz"), "'.tsv' tells no format"),
+        (("dump", "STORE", "-o", "d.parqet"), "'.parqet' is not the name of a format"),
+        (("dump", "STORE", "-o", "d.tsv.gz"), "'.tsv' is not the name of a format"),
         (("dump", "STORE", "--columns", "key,price"), "price"),
         (("dump", "STORE", "--columns", "key,key"), "twice"),
         (("load", "STORE", "-", "--format", "parquet"), "from a file"),
@@ -600,6 +600,6 @@ def test_of_a_csv_of_keys_and_values_alone_it_is_not_guessed_who_wrote_it(tmp_pa
     file = tmp_path / "d.csv"
     file.write_text("key,value\na,C:\\new\n")
     told = octavo("load", tmp_path / "s", file, code=2).stderr
-    assert "--key-field key --value-field value takes them as they are" in told
+    assert "--key-field key --value-field value takes cells as they are" in told
     octavo("load", tmp_path / "s", file, "--key-field", "key", "--value-field", "value")
     assert output("get", tmp_path / "s", "a") == b"C:\\new"

@@ -214,7 +214,7 @@ def test_what_is_of_one_opening_is_neither_copied_nor_pickled(tmp_path: Path) ->
         ]  # fmt: skip
         for handle in handles:
             for call in (copy.copy, copy.deepcopy, lambda one: one.__reduce_ex__(4)):
-                with pytest.raises(octavo.Misuse, match="not copied: give it the path"):
+                with pytest.raises(octavo.Misuse, match="passed to another process: pass the path"):
                     call(handle)
         assert next(scan) == b"0"
         batch.commit()
@@ -230,7 +230,7 @@ def test_a_published_snapshot_is_not_copied_with_the_lock_of_its_store(tmp_path:
         with octavo.open(tmp_path / "s", read_only=True) as reader:
             for one in (made, *store.published(), *reader.published()):
                 for call in (copy.copy, copy.deepcopy, lambda one: one.__reduce_ex__(4)):
-                    with pytest.raises(octavo.Misuse, match="give its store_path and id"):
+                    with pytest.raises(octavo.Misuse, match="pass its store_path and id"):
                         call(one)
         with pytest.raises(octavo.StoreLocked):
             octavo.open(tmp_path / "s")

@@ -168,7 +168,7 @@ def _in_a_circle(folder: Path) -> Path:
     ("made", "advice"),
     [
         (_too_long, "choose a shorter one"),
-        (_below_a_file, "a part of it is a file"),
+        (_below_a_file, "a part of the path is a file"),
         (_to_nowhere, "symbolic links lead somewhere"),
         (_in_a_circle, "links"),
     ],
@@ -236,7 +236,7 @@ def test_a_store_is_one_by_whatever_path_and_stays_it_when_the_directory_changes
 
 
 def test_a_path_that_no_name_of_a_file_can_be_is_refused() -> None:
-    with pytest.raises(octavo.Misuse, match="is no name in"):
+    with pytest.raises(octavo.Misuse, match="cannot be written in"):
         octavo.open("store \ud800")
 
 

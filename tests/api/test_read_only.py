@@ -157,7 +157,7 @@ def test_what_was_left_of_a_making_that_was_cut_short_is_no_store_yet(
     octavo.open(tmp_path / "whole").close()
     (tmp_path / "s").mkdir()
     shutil.copy(tmp_path / "whole" / "OCTAVO", tmp_path / "s")  # which comes first
-    with pytest.raises(octavo.Misuse, match="open it for writing, which makes it"):
+    with pytest.raises(octavo.Misuse, match="open it for writing to complete it"):
         octavo.open(tmp_path / "s", read_only=True)
     octavo.open(tmp_path / "s").close()
     with octavo.open(tmp_path / "s", read_only=True) as found:

@@ -190,7 +190,7 @@ def test_a_moment_before_a_dropped_write_of_a_clock_ahead_is_told(tmp_path: Path
             now[0] = moment
             store.put(b"k", b"%d" % moment)
         store.compact()
-    with pytest.raises(octavo.HistoryCompacted, match="sqn= names a later one"):
+    with pytest.raises(octavo.HistoryCompacted, match="name a later one with sqn="):
         octavo.restore(tmp_path / "s", tmp_path / "r", time=3000)
     assert octavo.restore(tmp_path / "s", tmp_path / "r", time=9000).sqn == 3
 
@@ -202,7 +202,7 @@ def test_a_damaged_record_tells_no_moment(tmp_path: Path) -> None:
     raw[cdb.RECORDS_AT + 30] ^= 0xFF  # the first record's write time
     file.write_bytes(raw)
     assert octavo.restore(tmp_path / "s.b", tmp_path / "r", time=1400).sqn == 401
-    with pytest.raises(octavo.Corruption, match=r"header checksum of sqn 1: .* to be cut behind"):
+    with pytest.raises(octavo.Corruption, match=r"checksum of sqn 1, after which .* to be cut"):
         octavo.restore(tmp_path / "s.b", tmp_path / "r2", time=1100)
 
 
@@ -230,7 +230,7 @@ def test_a_journal_that_lost_its_end_is_not_restored_as_an_earlier_state(tmp_pat
     for left in (whole[:2048], whole[:-1], whole[:2048] + b"\xff" * (len(whole) - 2048)):
         file.write_bytes(left)
         for limit in (None, 15, 10_000):
-            with pytest.raises(octavo.Corruption, match="its ledger knows of 15"):
+            with pytest.raises(octavo.Corruption, match="its ledger goes up to 15"):
                 octavo.restore(tmp_path / "s", tmp_path / "r", sqn=limit)
         assert not (tmp_path / "r").exists()
     file.write_bytes(whole[:-1])
@@ -283,7 +283,7 @@ def test_a_state_between_what_was_dropped_and_what_replaced_it_is_not_made_up(
             store.put(b"c%d" % n, b"later")
         store.backup(tmp_path / "b")
     for sqn in (299, 300, 301, 600, 750, 899):
-        with pytest.raises(octavo.HistoryCompacted, match=f"by sqn 900: .* as that of sqn {sqn}"):
+        with pytest.raises(octavo.HistoryCompacted, match=f"by sqn 900: .* not that of sqn {sqn}"):
             octavo.restore(tmp_path / "b", tmp_path / "r", sqn=sqn)
     new = {b"a%d" % n: b"new" for n in range(300)} | {b"b%d" % n: b"other" for n in range(300)}
     for sqn in (900, 901, 1100):

@@ -90,7 +90,7 @@ def test_what_a_put_is_given_comes_before_what_functions_say(tmp_path: Path) -> 
         notes.put("k", b"to be", metadata=b"mine", index={"word": "mine"})
         assert notes.head("k") == (b"k", b"mine")
         assert indexed(notes) == [("mine", b"k")]
-        with pytest.raises(octavo.Misuse, match="worked out from the values"):
+        with pytest.raises(octavo.Misuse, match="derives its entries from the values"):
             notes.put("k", b"x", index=octavo.IndexEdit(add={"word": "y"}))
 
 

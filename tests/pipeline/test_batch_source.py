@@ -355,7 +355,7 @@ def test_pushdown_narrows_what_is_read(spark: Any, store: octavo.Store) -> None:
         ({}, "no path"),
         ({"path": "/x", "perfix": "a"}, "unknown option 'perfix'; did you mean 'prefix'?"),
         ({"path": "/x", "whatever": "a"}, "unknown option 'whatever'; allowed are path, bucket"),
-        ({"path": "/x", "startingsqn": "5"}, "'startingSqn' is of changes"),
+        ({"path": "/x", "startingsqn": "5"}, "'startingSqn' is for changes"),
         ({"path": "s3://x"}, "file:"),
         ({"path": "/x", "columns": "key,nothing"}, "'nothing'"),
         ({"path": "/x", "columns": "key,key"}, "each once"),

@@ -291,7 +291,7 @@ def test_a_store_that_was_destroyed_during_a_job_leaves_nothing(tmp_path: Path) 
 def test_a_job_id_of_a_stream_would_say_nothing() -> None:
     schema = StructType([StructField(name, StringType()) for name in ("key", "value")])
     source = DefaultSource({"path": "/x", "jobId": "j"})
-    with pytest.raises(octavo.Misuse, match="jobId is of a batch write"):
+    with pytest.raises(octavo.Misuse, match="jobId is for a batch write"):
         source.streamWriter(schema, False)
 
 

@@ -42,7 +42,7 @@ def test_where_a_task_said_nothing_nothing_of_the_others_is_taken_in(
     options: WriteOptions, commit: Callable[[WriteOptions, list[Any]], None]
 ) -> None:
     messages = [said(options, b"a"), None, said(options, b"b")]
-    with pytest.raises(octavo.Misuse, match="1 tasks said nothing: nothing is committed"):
+    with pytest.raises(octavo.Misuse, match="1 tasks reported nothing: nothing is committed"):
         commit(options, messages)
     with octavo.open(options.path, read_only=True) as reader:
         assert list(reader) == []

@@ -60,7 +60,7 @@ def test_a_quote_that_is_never_closed_is_told(
 ) -> None:
     path = tmp_path / ("t.csv.gz" if packed else "t.csv")
     path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
-    with pytest.raises(Misuse, match=rf"the end of {re.escape(str(path))}, behind quotes that"):
+    with pytest.raises(Misuse, match=rf"a quote in {re.escape(str(path))} is not closed"):
         frame(spark, Corpus(str(path), "csv", "id"))
 
 

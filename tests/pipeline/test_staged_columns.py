@@ -112,7 +112,7 @@ def test_what_is_deleted_has_nothing_else() -> None:
         ({"_change_type": NO_TEXT.cast(pa.large_string())}, r"row 1 is .*xffdelete', not put"),
         (
             {"value": [b"1", None, None], "_change_type": ["put", "delete", "put"]},
-            "column 'value': row 2 is null, of a put",
+            "column 'value': row 2 is null, but it is a put",
         ),
         ({"expires_at": [5, -3, 1]}, "column 'expires_at': row 1 is before 1970"),
         ({"expires_at": [5, 6, YEAR_10000_MS]}, "row 2 is beyond the year 9999: 253402300800000"),

@@ -75,7 +75,7 @@ def test_without_its_directory_no_number_is_given_again_and_what_is_put_stays(
     shutil.rmtree(path / "journal")
     with octavo.open(path, **LITTLE) as store:
         (note,) = store.stats()["notes"]
-        assert f"the ledger knows of {COUNT}" in note
+        assert f"the ledger goes up to {COUNT}" in note
         assert store.put(b"%05d" % 0, b"new") > COUNT
         with pytest.raises(octavo.HistoryCompacted):
             next(store.changes(since=COUNT - 1))
