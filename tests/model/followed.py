@@ -33,6 +33,7 @@ KILLED = (
     "EOFError", "SocketException", "Connection reset", "Broken pipe", "ClosedChannelException",
     "ExecutorLostFailure", "Remote RPC client disassociated", "SparkContext was shut down",
     "BrokenPipeError", "ConnectionResetError", "Could not initialize", "worker for streaming",
+    "NullOutputStream",
 )  # fmt: skip
 """What Spark says where somebody was killed."""
 SLOW = "Python worker failed to connect back"
