@@ -1,10 +1,10 @@
-"""Sealed journal files that the manifest does not list: which belong to the journal all the same.
+"""Decides which sealed journal files belong to the journal though its manifest does not list them.
 
-Compaction makes files before the manifest names them, and deletes old ones after it no longer
-does. So a start finds left-overs of both kinds, which it removes, if the manifest is whole. If it
-is not, the files themselves say what they are: see cdb.Origin. Of files that hold the same sqns
-those of the highest rank count, provided that all files of their making are there, or what was
-made of them in turn.
+Compaction makes files before the manifest names them, and deletes old ones after it no longer does.
+So an opening finds left-overs of both kinds, and removes them if the manifest is whole. If it is
+not, the files themselves say where they come from: see cdb.Origin. Of files that hold the same sqns
+those of the highest rank count, provided that all files made together with them are there, or what
+was made of these in turn.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from octavo.manifest.update_mark import UPDATING
 log = messages_of("octavo.recovery")
 
 RANK_BITS = 20
-"""A rank is a version of the journal's manifest and, in so many low bits, a number of its own."""
+"""A rank is a version of the journal's manifest and, in this many low bits, a number of its own."""
 
 
 class _Sealed(NamedTuple):
-    """A sealed file as it tells of itself."""
+    """A sealed file, as its own bytes describe it."""
 
     origin: cdb.Origin  # of rank 0 if no compaction made it
     entry: JournalEntry
 
 
 class Adopted(NamedTuple):
-    """The journal's manifest as its files bear it out."""
+    """The journal's manifest, corrected by the files that are there."""
 
     manifest: JournalManifest
     notes: list[str]
     doubtful: bool
     """Sqns may have been given that neither the manifest nor a file knows of."""
     epoch: int = 0
-    """Where that is so: the youngest in which a file was made, maybe above the manifest's."""
+    """If so: the highest epoch in which a file was made; it may be above the manifest's."""
 
 
 def adopted(
@@ -63,11 +63,11 @@ def adopted(
 ) -> Adopted:
     """Compare the manifest with the directory; remove what compaction left over.
 
-    ``state_epoch``: that of the manifest. ``damaged``: an earlier state of the manifest may be
-    what was read. ``trims``: files up to the horizon were let go of, as a head-only store does,
-    none above ``persisted_sqn``, if that is known. ``loaded``: see LedgerManifest.loaded.
-    One listing and the beginnings of unlisted files where nothing is missing, else the ends of the
-    files concerned. Raises UnsupportedFormat.
+    ``state_epoch``: that of the manifest. ``damaged``: what was read may be an earlier state of the
+    manifest. ``trims``: files up to the horizon were dropped, as in a head-only store, but none
+    above ``persisted_sqn``, if that is known. ``loaded``: see LedgerManifest.loaded. If nothing is
+    missing, costs a listing and the beginnings of unlisted files; else also the ends of the files
+    concerned. Raises UnsupportedFormat.
     """
     updating = disk.exists(f"{directory}/{UPDATING}")
     trimmed = manifest.horizon if trims else 0
@@ -98,13 +98,13 @@ def adopted(
 
 
 def _is_lost(manifest: JournalManifest) -> bool:
-    """Whether it is what is read where there is none."""
+    """Whether this is the empty manifest, as read where there is none."""
     return not manifest.entries and manifest.ceiling == 1
 
 
 def _trimmed(disk: Disk, directory: str, found: Adopted, persisted_sqn: int) -> Adopted:
-    """With the horizon that the files tell of: what was trimmed began below the oldest of them.
-    Up to there an earlier state lists files that went since."""
+    """Set the horizon that the files show: what was trimmed lies below the oldest of them. Listed
+    files up to there that are gone were trimmed since, and leave the manifest."""
     names = set(disk.listdir(directory))
     known = [who for name in names if (who := journal_names.identity(name))]
     gone = min(known)[0] - 1 if known else 0
@@ -169,8 +169,8 @@ def _adopted(
 
 
 def _sealed_again(disk: Disk, directory: str, missing: set[str], names: set[str]) -> None:
-    """A file whose name from before it was sealed came back gets the other one again: the disk
-    did not keep it, though it was asked to."""
+    """Rename missing files that are there under their names from before they were sealed: the disk
+    lost the rename, though it had been synced."""
     for name in sorted(missing):
         earlier = name.removesuffix(journal_names.SEALED) + journal_names.LOG
         if earlier in names and _read(disk, directory, earlier, thorough=False) is not None:
@@ -182,16 +182,16 @@ def _sealed_again(disk: Disk, directory: str, missing: set[str], names: set[str]
 
 
 def is_earlier(disk: Disk, directory: str, unlisted: set[str], state_epoch: int) -> bool:
-    """Whether a journal file that the manifest does not list is of a newer epoch: which shows that
-    a newer manifest was lost, whose file comes before all others."""
+    """Whether an unlisted journal file is of a newer epoch than the manifest. If so, a newer
+    manifest was lost: an epoch's first file is that of its manifest."""
     return youngest(disk, directory, unlisted) > state_epoch
 
 
 def of_newer(
     disk: Disk, directory: str, name: str, manifest: JournalManifest, trimmed: int = 0
 ) -> bool:
-    """Whether a compaction made this sealed file, which the manifest does not list, of files of
-    which it does not list all either: it made it for a newer one."""
+    """Whether compaction made this unlisted sealed file of files that the manifest does not all
+    list either. If so, it was made for a newer manifest."""
     who = journal_names.identity(name)
     if who is None or who[0] <= trimmed:
         return False
@@ -200,8 +200,8 @@ def of_newer(
 
 
 def _has(manifest: JournalManifest, found: _Sealed) -> bool:
-    """Whether the manifest lists files with the sqns of this one. Of several that were made of a
-    run one may end among those that an unclean stop skipped between two files of that."""
+    """Whether the manifest lists files with the sqns of this one. If a run was compacted into
+    several, one may end among sqns that an unclean stop skipped between two files of the run."""
     entry, origin = found.entry, found.origin
     begins, ends, *run = map(
         manifest.find, (entry.base_sqn, entry.last_sqn, origin.run_base, origin.run_last)
@@ -210,14 +210,14 @@ def _has(manifest: JournalManifest, found: _Sealed) -> bool:
 
 
 def youngest(disk: Disk, directory: str, names: Iterable[str]) -> int:
-    """The highest epoch in which one of these journal files was made. A store's manifests are of no
-    lower one, or its files would be taken for those of a manifest that was lost."""
+    """The highest epoch in which one of these journal files was made. Manifests must not be of a
+    lower one, or the files would be taken for those of a manifest that was lost."""
     return max((_epoch(disk, directory, name) for name in sorted(names)), default=0)
 
 
 def refuse_earlier(disk: Disk, directory: str, unlisted: set[str], state_epoch: int) -> None:
-    """For who only reads there, and so can not make up the newer manifest: raises Corruption. What
-    compactions dropped since the earlier one, only the newer one said."""
+    """Raise Corruption if the manifest is an earlier state; for readers, which cannot recover the
+    newer one. Only that one said what compactions dropped since."""
     if is_earlier(disk, directory, unlisted, state_epoch):
         raise _earlier(directory, "its newest log")
 
@@ -225,9 +225,9 @@ def refuse_earlier(disk: Disk, directory: str, unlisted: set[str], state_epoch: 
 def refuse_older(
     disk: Disk, directory: str, names: Iterable[str], manifest: JournalManifest, listed: str
 ) -> None:
-    """As ``refuse_earlier``, where the end of the newest log is missing, as these files tell that
-    are in ``directory``, by its name ``listed``. Not of a manifest that was read before the names
-    were, unless it is the same since: compaction may have made one of files that came meanwhile."""
+    """Raise Corruption if these files in ``directory`` (``listed`` in messages) show that the end
+    of the newest log is missing. The manifest must be one that did not change before the names were
+    listed: else compaction may have made one of them from files that came meanwhile."""
     sealed = (name for name in names if name.endswith(journal_names.SEALED))
     if any(of_newer(disk, directory, name, manifest) for name in sealed):
         raise _earlier(listed, "the end of its log")
@@ -242,7 +242,7 @@ def _earlier(directory: str, what: str) -> Corruption:
 
 
 def _epoch(disk: Disk, directory: str, name: str) -> int:
-    """The epoch in which a journal file was made; 0: it is none, or of none that can be."""
+    """The epoch in which a journal file was made; 0: it is no such file, or that cannot be."""
     if journal_names.identity(name) is None:
         return 0
     try:
@@ -271,11 +271,11 @@ def may_belong(
     state_epoch: int,
     loaded: frozenset[int],
 ) -> set[str]:
-    """Of the names that a listing of the journal gave: those that its manifest, a whole one of
-    ``state_epoch``, does not list, and that are of its state all the same; for who only reads
-    there. Files of a commit that is not decided are not among them. ``loaded``: see LedgerManifest,
-    which was read before this one. Raises Corruption where a newer manifest was lost, or its last
-    changes, FileNotFoundError where files go meanwhile."""
+    """Return those of ``names``, a listing of the journal, that its manifest does not list but that
+    are of its state all the same; for readers. Files of an undecided commit are left out.
+    ``manifest``: a whole one, of ``state_epoch``. ``loaded``: see LedgerManifest; of one that was
+    read before the journal's. Raises Corruption if a newer manifest was lost, or the last changes
+    of this one, FileNotFoundError if files go meanwhile."""
     found = update_mark.unlisted(disk, directory, names, manifest)
     refuse_earlier(disk, directory, found, state_epoch)
     if loads := loaded_files.lacked(disk, directory, found, manifest, loaded):
@@ -292,9 +292,9 @@ def may_belong(
 def left_over(
     disk: Disk, directory: str, name: str, manifest: JournalManifest, *, trims: bool
 ) -> bool:
-    """Whether a sealed file that the manifest does not list, though it is whole and all that it
-    lists are there, is no part of the journal: it is of a commit that was cut short, or the
-    manifest has its sqns, or had them trimmed."""
+    """Whether an unlisted sealed file is no part of the journal: its commit was cut short, or the
+    manifest has its sqns, or they were trimmed. The manifest must be whole, and all files that it
+    lists be there."""
     who = journal_names.identity(name)
     return who is not None and (
         manifest.find(who[0]) is not None
@@ -304,17 +304,17 @@ def left_over(
 
 
 def outdated(persisted_sqn: int, manifest: JournalManifest) -> bool:
-    """Whether a ledger that is persisted so far is from before a compaction that dropped
-    something: it may name records that the journal no longer has. How far the ledger was that a
-    compaction went by says nothing of that: one that was made anew since may have less."""
+    """Whether a ledger persisted up to this sqn is older than a compaction that dropped something:
+    it may name records that the journal no longer has. How far the ledger had come at the
+    compaction is no measure: one that was made anew since may have less."""
     return 0 < persisted_sqn < manifest.horizon
 
 
 def refuse_lost_ledger(
     directory: str, persisted_sqn: int, manifest: JournalManifest, do: str = "restore a backup"
 ) -> None:
-    """Of a head-only store, whose ledger cannot be made anew: raise Corruption where that lacks
-    what the journal has let go of. ``do``: what to do then."""
+    """Raise Corruption if a head-only store's ledger, which cannot be made anew, lacks what the
+    journal has dropped. ``do``: what the message advises."""
     if persisted_sqn < manifest.horizon:
         raise Corruption(
             directory, 0,
@@ -330,7 +330,7 @@ def _chosen(
     names: set[str],
     unlisted: list[_Sealed],
 ) -> tuple[JournalManifest, list[str]]:
-    """The manifest with the newest whole set of files for all sqns."""
+    """(the manifest with the newest whole set of files for all sqns, notes)."""
     listed = []
     for entry in manifest.entries:
         if entry.name in names:
@@ -397,8 +397,8 @@ def _by_itself(base_sqn: int, last_sqn: int) -> cdb.Origin:
 
 
 def _read(disk: Disk, directory: str, name: str, *, thorough: bool) -> _Sealed | None:
-    """A sealed file of ours; None: it is not, or cannot be told. ``thorough``: one that is
-    damaged at its end is read record by record."""
+    """Describe a sealed file; None: it is not one of ours, or that cannot be told. ``thorough``:
+    one that is damaged at its end is read record by record."""
     who = journal_names.identity(name)
     if who is None:
         return None
@@ -431,8 +431,8 @@ def _read(disk: Disk, directory: str, name: str, *, thorough: bool) -> _Sealed |
 
 
 def _scanned(disk: Disk, path: str, name: str, who: tuple[int, int]) -> _Sealed | None:
-    """A file of which only the records tell, and how far compaction dropped some, if that is whole;
-    its name is believed."""
+    """Describe a sealed file by its name and records alone, and take the horizon from its origin if
+    that is whole; None: it has no record."""
     base, seed = who
     buffer = disk.map(path)
     try:

@@ -10,7 +10,7 @@ which the older epochs' writes no longer count. A new file begins
 - when the file has reached its size limit.
 
 The file before is never touched again. The previous snapshot and what followed it are kept until
-there is a newer one than the newest, so that there is always something to fall back to.
+the next snapshot, so that there is always something to fall back to.
 
 How files look is in log_file.py, what is believed when they are read again in log_history.py.
 """
@@ -54,7 +54,7 @@ log = messages_of("octavo.change_log")
 SNAPSHOT_ATTEMPTS = 3
 """How often a snapshot is tried, each time under the next name."""
 READERS_ATTEMPTS = 4
-"""How often who has no lock reads a log before something is lost."""
+"""How often a reader, which has no lock, reads a log before it takes something to be lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Limits:
     """When a log begins a new file or asks for a snapshot."""
 
     file_bytes: int = FULL_BYTES
-    """At most that."""
+    """A file of this size is not continued; one record may pass it."""
     snapshot_changes: int = 100
     snapshot_bytes: int = 64 << 10
     """A snapshot is due after that many changes *and* bytes, and not before the changes have
@@ -70,8 +70,8 @@ class Limits:
 
 
 def recover_whole(disk: Disk, directory: str) -> Recovered:
-    """As ``recover``, for who has no lock: again where files went between the listing and the
-    reading, as where a store is opened anew meanwhile. Raises Corruption where something is lost.
+    """Recover as ``recover`` does, without the lock: again if files went between the listing and
+    the reading, as when the store is opened meanwhile. Raises Corruption if something is lost.
     """
     for _ in range(READERS_ATTEMPTS):
         found = recover(disk, directory)
@@ -83,10 +83,10 @@ def recover_whole(disk: Disk, directory: str) -> Recovered:
 
 
 def settle(disk: Disk, directory: str) -> None:
-    """Make durable what a log says that somebody else may be writing: a change is seen before its
-    writer has synced it. Files before the newest are. Raises OSError."""
+    """Make a log durable that another process may be writing: a change can be seen before its
+    writer has synced it. Files before the newest are durable. Raises OSError."""
     while disk.exists(directory) and (files := files_in(disk, directory)[0]):
-        with suppress(FileNotFoundError):  # a newer one has its place
+        with suppress(FileNotFoundError):  # a newer one replaced it
             return disk.sync_file(f"{directory}/{files[-1].name}")
 
 
@@ -191,7 +191,7 @@ class ChangeLog:
         """
         self._check(payload)
         number = self.sequence + 1
-        # Made ahead: once it is in, nothing may find no memory, and say that it is not.
+        # Made ahead: once the change is in, a lack of memory must not report that it is not.
         changes, size = self._changes + 1, self._bytes + RECORD_BYTES + len(payload)
         try:
             if self._file is None or self._size >= self.limits.file_bytes:
@@ -223,8 +223,8 @@ class ChangeLog:
             raise
 
     def snapshot_if_due(self, encoded: Callable[[], bytes]) -> None:
-        """Write the whole value if that is worth it. Where there is no room, on the disk or in
-        memory, it is put off, for the change before it is in; other errors as ``snapshot``."""
+        """Write the whole value if a snapshot is due. If disk or memory is full, that is put off,
+        since all changes are in; other errors as ``snapshot``."""
         if self.snapshot_due:
             try:
                 self.snapshot(encoded())
@@ -273,8 +273,9 @@ class ChangeLog:
 
     @contextmanager
     def _taking_back(self, error: OSError, whole: bool) -> Iterator[None]:
-        """Within it a change whose write failed is taken back, durably, so that no crash brings it
-        to light. Raises StorageFailed where that fails, too, and it may be ``whole``."""
+        """Context in which a change whose write failed is taken back, durably, so that no crash
+        brings it to light. Raises StorageFailed if that fails, too, and the change may be
+        ``whole``."""
         try:
             yield
         except OSError as again:
@@ -321,7 +322,7 @@ class ChangeLog:
         return _Started(who, path, file, content)
 
     def _write_snapshot(self, payload: bytes) -> None:
-        """A new generation, or none: raises OSError or OctavoError, and the old one stays."""
+        """Begin a new generation. If that raises OSError or OctavoError, the old one stays."""
         older = self._current
         self._current = []
         try:

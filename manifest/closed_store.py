@@ -1,9 +1,9 @@
-"""A store that nobody has open: what is in it, and how its files are replaced.
+"""Reads a store that nobody has open, and replaces its files.
 
-Whoever works on it holds its lock, so that no owner comes meanwhile. Files are made beside the old
-ones, under names of an epoch that was not yet; then one snapshot record of that epoch, which names
-them and nothing else, is the new manifest. A crash before it leaves files that no manifest names,
-which the next start sweeps, and the store as it was; a crash after it leaves the new ledger.
+Whoever works on it holds its lock, so that nobody opens it meanwhile. Files are made beside the old
+ones, under names of the next epoch; then one snapshot record of that epoch, which names them and no
+others, is the new manifest. A crash before that leaves the store as it was, and files that no
+manifest names, which the next opening sweeps; a crash after it leaves the new ledger.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ class ClosedStore:
     ledger: LedgerManifest | None
     """None: it is damaged, older than the journal's last compaction, or another store's."""
     epoch: int
-    """Not taken yet; files of it belong to whoever holds the lock."""
+    """The next one, not taken yet; files of it belong to whoever holds the lock."""
     expired_ms: int = 0
-    """What expired up to this moment stays so, as the store's ledger tells, be it damaged."""
+    """What expired up to this moment, ms UTC, stays so, as the ledger says, even a damaged one."""
     notes: list[str] = field(default_factory=list)
 
     @property
     def last_sqn(self) -> int:
-        """The highest one that a record has; 0: there is none."""
+        """The highest sqn that a record has; 0: there is none."""
         ends = [entry.last_sqn for entry in self.journal.entries]
         return max([*ends, *(tail.last_sqn for tail in self.tails), 0])
 
     def sync_tails(self) -> None:
-        """Make what is not sealed durable: a ledger may know no more than a journal on disk."""
+        """Make the tails durable: the ledger may know no more than the journal on disk."""
         with unsynced.marking(self.disk, f"{self.path}/journal"):
             for tail in self.tails:
                 self.disk.sync_file(f"{self.path}/journal/{tail.name}")
@@ -63,11 +63,11 @@ class ClosedStore:
     def install_ledger(
         self, entries: Sequence[LedgerEntry], persisted_sqn: int, expired_ms: int
     ) -> LedgerManifest:
-        """These files, durable in the ledger's directory, are all of the ledger from now on, and
-        it has the journal up to ``persisted_sqn``; what expired up to ``expired_ms`` may be left
-        out. One snapshot record decides; then the files that went are removed.
+        """Make these files, durable in the ledger's directory, the whole ledger. They have the
+        journal up to ``persisted_sqn``, perhaps without what expired up to ``expired_ms``. One
+        snapshot record decides; then the old files are removed.
 
-        Raises Misuse, StorageFull, StorageFailed; then the ledger is as it was, or as it is to be.
+        Raises Misuse, StorageFull, StorageFailed; the ledger is then the old one or the new one.
         """
         directory = f"{self.path}/ledger"
         expired_ms = max(expired_ms, self.expired_ms)
@@ -81,8 +81,8 @@ class ClosedStore:
         return manifest
 
     def stays_expired(self, moment: int) -> None:
-        """Before values that expired up to ``moment``, ms UTC, go: from now on no clock that is
-        set back shows their keys. Raises StorageFull, StorageFailed."""
+        """Record, before values that expired up to ``moment`` (ms UTC) are dropped, that their keys
+        stay absent, even if the clock is set back. Raises StorageFull, StorageFailed."""
         if self.ledger is not None and moment > self.ledger.expired_ms:
             self._begin_ledger(self.ledger.edit(expired_ms=moment))
 
@@ -93,8 +93,8 @@ class ClosedStore:
         self.ledger = manifest
 
     def begin_journal(self) -> ChangeLog:
-        """Take the journal's manifest over, as it is, with an epoch of its own: only files of an
-        epoch that it knows are left-overs if a crash comes. Raises StorageFull, StorageFailed."""
+        """Take the journal's manifest over, as it is, with an epoch of its own: after a crash only
+        files of an epoch that it knows count as left-overs. Raises StorageFull, StorageFailed."""
         log = ChangeLog.begin(
             self.disk, f"{self.path}/journal/manifest", self.epoch, self.journal.encode()
         )
@@ -121,8 +121,8 @@ class ClosedStore:
                     self.disk.unlink(f"{self.path}/journal/{name}")
 
     def remove_journal_files(self, but: set[str]) -> None:
-        """Those that the manifest does not name, nor ``but``: what was made, and does not count.
-        What cannot be removed is left for the next start."""
+        """Remove journal files that neither the manifest nor ``but`` names: they were made, and do
+        not count. What cannot be removed is left for the next start."""
         directory = f"{self.path}/journal"
         but = but | {entry.name for entry in self.journal.entries}
         for name in self.disk.listdir(directory):
@@ -131,7 +131,8 @@ class ClosedStore:
                     self.disk.unlink(f"{directory}/{name}")
 
     def remove_ledger_files(self, but: set[str]) -> None:
-        """Those that are not named. What cannot be removed is left for the next start."""
+        """Remove ledger files other than ``but``. What cannot be removed is left for the next
+        start."""
         directory = f"{self.path}/ledger"
         for name in self.disk.listdir(directory):
             if name.endswith(SST) and name not in but:
@@ -161,7 +162,7 @@ def _read(disk: Disk, path: str, identity: dict[str, Any]) -> ClosedStore:
     journal, ledger = f"{path}/journal", f"{path}/ledger"
     if not disk.exists(journal):
         raise store_identity.without_journal(disk, path)
-    if disk.exists(f"{journal}/{UPDATING}"):  # which an opening alone reads before it goes
+    if disk.exists(f"{journal}/{UPDATING}"):  # which only an opening reads, and removes
         raise Corruption(
             f"{journal}/{UPDATING}", 0,
             "a backup whose update was cut short: open it once, which removes what came of that",
@@ -220,8 +221,8 @@ def _ledger(
     tails: Sequence[recovery.Tail],
     notes: list[str],
 ) -> tuple[LedgerManifest | None, int]:
-    """(the ledger, None where it is none to go by; up to which moment what expired stays so).
-    ``notes`` is told where it is not of this journal."""
+    """(the ledger, None if it cannot be relied on; up to which moment what expired stays so). Adds
+    to ``notes`` if it is not of this journal."""
     names = set(disk.listdir(directory))
     there = all(entry.name in names for entry in manifest.entries)
     outdated = adoption.outdated(manifest.persisted_sqn, journal)

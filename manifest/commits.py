@@ -1,7 +1,8 @@
-"""What was taken in whole from elsewhere, by name: so that a repeated commit does nothing.
+"""Commits: what was taken in whole from elsewhere, by name, so that a repeated one does nothing.
 
-A bulk load's job, or one stream's newest batch. Part of the journal's manifest, and so written in
-the same change as the files that the commit brought. Of the oldest only ``KEPT`` are remembered.
+A commit is a bulk load's job, or one stream's newest batch. It is part of the journal's manifest,
+and so written in the same change as the files that it brought. Only the newest ``KEPT`` are
+remembered.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Commit:
 
 
 def found(commits: Iterable[Commit], name: str, number: int) -> Commit | None:
-    """The commit that did this, or a later one of its stream; None: it is to be done."""
+    """The commit that did this, or a later one of its stream; None: it is still to be done."""
     for commit in commits:
         if commit.name == name and commit.number >= number:
             return commit
@@ -42,8 +43,9 @@ def found(commits: Iterable[Commit], name: str, number: int) -> Commit | None:
 
 
 def merged(commits: tuple[Commit, ...], newer: Iterable[Commit]) -> tuple[Commit, ...]:
-    """With the newer ones in the place of those of their names, oldest first by their numbers, for
-    the clock may go back; the same tuple where there are none, as at each roll and sealing."""
+    """Put the newer commits in the place of those of their names; the newest ``KEPT``, oldest first
+    by sqn, since the clock may go back. The same tuple if none is newer, as at each roll and
+    sealing."""
     instead = {commit.name: commit for commit in newer}
     if not instead:
         return commits
@@ -64,7 +66,7 @@ def added(commits: tuple[Commit, ...], newer: tuple[Commit, ...]) -> list[Commit
 
 
 def pack(out: Packer, commits: Sequence[Commit]) -> None:
-    """As columns, behind their number."""
+    """Pack commits: their number, then columns."""
     out.number(len(commits))
     if not commits:
         return

@@ -57,7 +57,8 @@ class _Held:
     """How many bytes of the journal a consumer keeps from compaction."""
 
     def __init__(self, upto: int, files: Sequence[JournalEntry]) -> None:
-        """Of the files, oldest first, those that the ledger has all of, to the sqn ``upto``."""
+        """Take those of the files, oldest first, that the ledger (up to the sqn ``upto``) has
+        whole."""
         there = [entry for entry in files if entry.last_sqn <= upto]
         self._ends = [entry.last_sqn for entry in there]
         self._filled = [0, *accumulate(entry.bytes for entry in there)]
@@ -68,7 +69,7 @@ class _Held:
 
 
 class Consumers:
-    """All of a store. Thread-safe."""
+    """All consumers of a store. Thread-safe."""
 
     def __init__(
         self,
@@ -81,9 +82,9 @@ class Consumers:
         hold_bytes: int | None = None,
         came_ms: Callable[[int], int | None] = lambda position: 0,
     ) -> None:
-        """Reads the file. A consumer that holds back compaction is dropped where it made no
-        progress for ``hold_seconds``, though it could, or holds back more than ``hold_bytes`` of
-        the journal; ``notes`` is told. ``came_ms``: when the first change above a sqn was written,
+        """Read the file. A consumer that holds back compaction is dropped, and ``notes`` says so,
+        if it made no progress for ``hold_seconds``, though it could, or holds back more than
+        ``hold_bytes`` of the journal. ``came_ms``: when the first change above an sqn was written,
         ms UTC; None: there is none."""
         self.lock = new_rlock()
         """Held while positions change, and while files go that a consumer might need."""
@@ -105,7 +106,7 @@ class Consumers:
                 self._tell(f"{wrong}: the consumers of the change feed are lost; they begin anew")
 
     def close(self) -> None:
-        """No position changes from now on: the file is soon another owner's. Waits for a change
+        """Let no position change from now on: the file is soon another owner's. Waits for a change
         that is under way."""
         with self.lock:
             self._closed = True
@@ -116,13 +117,13 @@ class Consumers:
             return dict(self._known)
 
     def lowest(self) -> int:
-        """Records at or below this sqn no consumer needs. O(consumers)."""
+        """The sqn up to which no consumer needs records, inclusive. O(consumers)."""
         with self.lock:
             return min((each.position for each in self._known.values()), default=MAX_SQN)
 
     def drop_holders(self, upto: int, files: Sequence[JournalEntry]) -> None:
-        """For who compacts up to the sqn ``upto``: drop those that hold it back without progress
-        for too long, or too much of the sealed ``files``, oldest first. O(consumers * log files).
+        """Drop consumers that hold back a compaction up to the sqn ``upto``: without progress for
+        too long, or too much of the sealed ``files``, oldest first. O(consumers * log files).
         """
         with self.lock:
             self._drop_holders(upto, files)
@@ -135,18 +136,18 @@ class Consumers:
                 self._drop_loudly(name, f"{why} it held back compaction at sqn {progress[0]}")
 
     def _too_late(self, progress: Progress, upto: int, now: int) -> str:
-        """What one is to be dropped for; "" for nothing."""
+        """Why it is to be dropped, for want of progress; "" if it is not."""
         idle = now - progress.moved_ms
         if self._hold_ms is None or progress.position >= upto or idle <= self._hold_ms:
             return ""
-        came = self._came_ms(progress.position)  # until then there was nothing to come to
+        came = self._came_ms(progress.position)  # until then it could make no progress
         idle = idle if came is None else min(idle, now - came)
         if came is None or idle <= self._hold_ms:
             return ""
         return f"without progress for {idle / 1000:.0f} s"
 
     def _too_much(self, progress: Progress, held: _Held) -> str:
-        """As ``_too_late``."""
+        """Why it is to be dropped, for the bytes it holds back; "" if it is not."""
         if self._hold_bytes is None:
             return ""
         size = held.above(progress.position)
@@ -221,15 +222,15 @@ def known_of(disk: Disk, path: str) -> dict[str, Progress]:
 
 
 def go_back(disk: Disk, path: str, sqn: int) -> None:
-    """The consumers of a backup that is to become another state, the same as before only up to
-    ``sqn``: what comes behind that is new to them. Durable. Raises OSError."""
+    """Take a backup's consumers back to ``sqn``, durably, before it becomes another state that is
+    the same only up to there: what comes behind is new to them. Raises OSError."""
     file = f"{path}/{CONSUMERS}"
     if not disk.exists(file):
         return
     try:
         known = _decoded(disk.read(file, _MAX_BYTES), file)
     except Corruption:
-        return  # the next opening tells it
+        return  # the next opening reports it
     if any(each.position > sqn for each in known.values()):
         _write(
             disk,

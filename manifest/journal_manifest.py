@@ -29,8 +29,8 @@ from octavo.manifest.packing import MAX_VERSION, Packer, Unpacker
 
 MAX_SQN = (1 << 64) - 1
 GIVEN_BACK = 1 << 17
-"""Where fewer are reserved, the store was closed, which gives back those that were not given: the
-last ones are never given."""
+"""If no more sqns than these are reserved, the store was closed, which gives back those that were
+not given. While it is open, the last ones are never given."""
 
 _SNAPSHOT = b"OJM1"
 _CHANGE = b"OJC1"
@@ -119,17 +119,18 @@ class JournalManifest:
 
     @property
     def to_give(self) -> int:
-        """The first sqn that none is given: the last ones that are reserved never are, or it would
-        look as if the store had been closed with more."""
+        """The first sqn that is not to be given: the last reserved ones never are, or it would look
+        as if the store had been closed with more."""
         return self.ceiling - GIVEN_BACK
 
     def gone(self, newest: int) -> range:
-        """The sqns that the end of the journal lacks, whose files, or ledger, go up to ``newest``:
-        a store that was closed knows its last one. Who was killed had reserved more."""
+        """The sqns that are missing behind ``newest``, where the journal's files, or the ledger,
+        end. Only a store that was closed knows its last sqn; one that was killed had reserved
+        more."""
         return range(newest + 1, self.ceiling if self.ceiling - newest <= GIVEN_BACK else 0)
 
     def gone_told(self, directory: str, newest: int) -> str:
-        """What is to be said of those; "" where there are none."""
+        """The message about sqns that are ``gone``; "" if none are."""
         if not self.gone(newest):
             return ""
         return (
@@ -139,8 +140,8 @@ class JournalManifest:
         )
 
     def clean_below(self, unsealed: int = MAX_SQN) -> dict[str, int]:
-        """Of each file, by name: as of this sqn no older file holds a superseded put. The
-        first file that is not sealed begins at ``unsealed``: nothing is known of it. O(files)."""
+        """For each file, by name, the sqn as of which no older file holds a superseded put. The
+        first file that is not sealed begins at ``unsealed``; nothing is known of it. O(files)."""
         found, lowest = {}, MAX_SQN
         for entry in self.entries:
             found[entry.name] = lowest if entry.base_sqn <= unsealed else 0
@@ -160,9 +161,8 @@ class JournalManifest:
         """A manifest without the files named ``removed`` and with ``added``; what goes, goes first.
 
         An added entry replaces the one with its base_sqn, whatever its name. The ceiling may
-        also go down: a clean stop gives back what was reserved and not given. The horizon only
-        rises, if to ``horizon``. O(files).
-        Raises Misuse, stating why.
+        also go down: a clean stop gives back what was reserved and not given. The horizon rises to
+        ``horizon`` or stays. O(files). Raises Misuse, stating why.
         """
         gone = set(removed)
         missing = gone.difference([entry.name for entry in self.entries]) if gone else ()
@@ -180,8 +180,8 @@ class JournalManifest:
             raise Misuse(f"edit of journal manifest {self.version}: {wrong}") from None
 
     def up_to(self, sqn: int, entries: Iterable[JournalEntry], ceiling: int) -> JournalManifest:
-        """The same journal up to ``sqn``, inclusive, of these files, with this ceiling: of the
-        same version and horizon, with the commits up to there. O(files). Raises Misuse."""
+        """The same journal up to ``sqn``, inclusive, made of these files and with this ceiling;
+        version and horizon stay, and so do the commits up to there. O(files). Raises Misuse."""
         commits = [commit for commit in self.commits if commit.last_sqn <= sqn]
         made = JournalManifest.empty().edit(
             entries, ceiling=ceiling, horizon=self.horizon, commits=commits
@@ -301,7 +301,7 @@ class JournalManifest:
         return made
 
     def change_to(self, newer: JournalManifest) -> bytes:
-        """What makes ``newer`` out of this one, for ``replayed``. O(files)."""
+        """The change from this manifest to ``newer``, for ``replayed``. O(files)."""
         before = {entry.base_sqn: entry for entry in self.entries}
         added = []
         for entry in newer.entries:

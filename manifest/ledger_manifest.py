@@ -25,8 +25,8 @@ from octavo.manifest.packing import MAX_VERSION, Packer, Unpacker
 __all__ = ["MAX_LEVELS", "REBUILD", "LedgerEntry", "LedgerManifest"]
 
 REBUILD = "REBUILD"
-"""A file of this name in the ledger: it was found damaged, or is not all worked out anew from the
-values, and the next start makes it anew."""
+"""A file of this name in the ledger: the next start makes the ledger anew, since it was found
+damaged, or was not fully worked out anew from the values."""
 _SNAPSHOT = b"OLM1"
 _CHANGE = b"OLC1"
 _VERSION = 2
@@ -35,7 +35,7 @@ _first_key = attrgetter("first_key")
 _by_age = attrgetter("max_sqn", "min_sqn", "name")
 
 _FEW_CHANGES = 128
-"""Up to so many a level is edited in place of being sorted anew."""
+"""Up to this many, a level is edited instead of being sorted anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,8 @@ class LedgerManifest:
 
     @property
     def loaded(self) -> frozenset[int]:
-        """Where, in the journal, the records of commits begin whose files are here as they came,
-        not yet merged. O(files)."""
+        """The sqns at which, in the journal, commits begin whose ledger files are still here as
+        they came, not yet merged. O(files)."""
         return frozenset(entry.sqn_base for entry in self.entries if entry.sqn_base)
 
     def now_ms(self, clock_ms: int) -> int:
@@ -111,10 +111,10 @@ class LedgerManifest:
         """A manifest without ``removed`` and with ``added``; what goes, goes first.
 
         A file that changes its level is removed and added. ``persisted_sqn`` None keeps it;
-        ``expired_ms`` counts where it is above what it was.
-        O(files) pointer copies of the levels that are touched; what goes is found in O(log
-        files), in level 0 by going through it. Raises Misuse, stating why: a file that is not
-        there, an entry that cannot be, files that overlap, a persisted_sqn that goes back.
+        ``expired_ms`` counts if it is above the present one. O(files) pointer copies of the levels
+        that are touched; what goes is found in O(log files), in level 0 by going through it. Raises
+        Misuse, stating why: a file that is not there, an entry that cannot be, files that overlap,
+        a persisted_sqn that goes back.
         """
         try:
             return self._edited(tuple(added), tuple(removed), persisted_sqn, expired_ms)

@@ -12,7 +12,8 @@ MOST_SEARCHED = 4096
 
 
 def target_rows(level: int) -> int:
-    """What a level from one on may have: where it has more, files of it go to the next one."""
+    """How many rows a level, from 1 on, may have; if it has more, files of it go to the next
+    one."""
     return LEVEL_ONE_ROWS * int(GROWTH ** (level - 1))
 
 

@@ -1,4 +1,4 @@
-"""Journal files that a commit links in: whether they count only the journal's manifest says."""
+"""Journal files that a commit links in: only the journal's manifest says whether they count."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def lacked(
     manifest: JournalManifest,
     loaded: frozenset[int],
 ) -> list[str]:
-    """Files of commits that were decided, as a ledger tells that has what came with them: it has
-    none of it before that. So the manifest's last changes were lost without a trace. ``loaded``:
-    see LedgerManifest.loaded. Mostly no file is looked at. Raises FileNotFoundError where files go
-    meanwhile."""
+    """Return unlisted files of commits that were decided: the ledger has what came with them, which
+    it takes in only after that. If there are any, the manifest's last changes were lost without a
+    trace. ``loaded``: see LedgerManifest.loaded. Mostly no file is looked at. Raises
+    FileNotFoundError if files go meanwhile."""
     return [
         name
         for name in sorted(unlisted)
@@ -48,7 +48,7 @@ def lacked(
 
 
 def remove_uncommitted(disk: Disk, directory: str, names: set[str]) -> None:
-    """A commit that was cut short left them."""
+    """Remove those of these files that a commit that was cut short left."""
     for name in sorted(names):
         path = f"{directory}/{name}"
         with suppress(OSError):

@@ -29,7 +29,7 @@ A file is called ``<epoch:016x>-<number:08d>.log``. Integers are little-endian.
 
 All checksums are seeded with the file's identity, those of a record with its offset, too: bytes
 that stand in another file, or elsewhere in this one, are not taken for a header or a record. So
-nothing is read of epoch and number.
+epoch and number themselves are not read.
 """
 
 from __future__ import annotations
@@ -63,15 +63,16 @@ _SETTLED = 1
 """Flag: everything before this record was durable when it was written. All records have it."""
 
 MAX_EPOCH = 1 << 62
-"""No store was opened so often: a name that says so is not of ours, and takes no epoch away."""
+"""No store is opened so often: a file name beyond it is not one of ours, and uses up no epoch."""
 MAX_PAYLOAD_BYTES = 128 << 20
-"""The manifest of a ledger of 1,024 files, of 64 GiB at most, whose keys all have 64 KiB."""
+"""Enough for the manifest of a ledger of 1,024 files (64 GiB at most) whose keys all have 64
+KiB."""
 FULL_BYTES = 16 << 20
-"""A file that has as many goes no further; one record may pass it."""
+"""A file of this size is not continued; one record may pass it."""
 MAX_FILE_BYTES = FULL_BYTES + RECORD_BYTES + MAX_PAYLOAD_BYTES
 
 SECTOR_BYTES = 512
-"""What a power cut leaves whole of a write: each such piece is there, or is zeros."""
+"""The unit of a write that a power cut leaves whole: each such piece is there, or is zeros."""
 _MAX_WOUNDS = 64
 """Damaged places after which the rest of a file is given up: bounds the time a file can cost."""
 

@@ -1,4 +1,4 @@
-"""What a change log says when it is read again: the newest state that can be vouched for.
+"""Recovers from a change log the newest state that can be vouched for.
 
 A history is a snapshot and the changes after it, all of one epoch. The rules:
 
@@ -180,7 +180,7 @@ class _Epoch:
         for file in files[1:]:
             follows = file.follows
             if follows is None:
-                # A beginning that failed; where it was damaged later, the next file tells.
+                # Its beginning failed. If it was damaged later instead, the next file shows that.
                 loss = loss or ("" if file.header_torn else f"{self._path(file.who)} is lost")
                 unvouched = True
                 continue

@@ -20,8 +20,8 @@ from octavo.files.errors import Corruption, UnsupportedFormat
 MAX_COUNT = 1 << 21
 """Rows of a table at most."""
 MAX_VERSION = 1 << 42
-"""No manifest is edited so often: what says so is damaged or forged, and what is made of a version
-has room behind it."""
+"""No manifest is edited so often: a higher version is damaged or forged. So there is room behind it
+in what is made of a version."""
 
 _FRONT = struct.Struct("<4sH")
 _NUMBER = struct.Struct("<Q")
@@ -107,7 +107,7 @@ class Unpacker:
         return [blob[low:high] for low, high in pairwise(accumulate(lengths, initial=0))]
 
     def end(self) -> None:
-        """Nothing may be left."""
+        """Raise Corruption if anything is left."""
         if self._at != len(self._payload):
             raise self.wrong("more than a manifest", expected=self._at, found=len(self._payload))
 

@@ -44,14 +44,14 @@ log = messages_of("octavo.published")
 
 ATTEMPTS = 50
 DAMAGED = 4
-"""Attempts that meet what looks like damage, with none between that got through: where the store is
-opened meanwhile, one may."""
+"""How many attempts in a row may meet what looks like damage: one may, while the store is being
+opened."""
 OFFSETS = ".offsets"
 _SAME_BYTES = 64 << 10
 _SIDE_ROWS = 1 << 18
 _SIDE_BYTES = 64 << 20
 _LARGER = 4
-"""A side file stays if it has so many times the records that are newer."""
+"""A side file stays if it has so many times as many records as are newer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,9 @@ class Manifests:
     opening: tuple[int, int]
     """Epochs of the two logs, which tell the store's newest opening from those before."""
     journal_epoch: int
-    """That wrote the journal's."""
+    """The one that wrote the journal's."""
     journal_log: change_log.Recovered = field(repr=False)
-    """What that one is made of."""
+    """What the journal's is made of."""
 
     @property
     def mark(self) -> tuple[object, ...]:
@@ -76,12 +76,12 @@ class Manifests:
 def pin(
     disk: Disk, store: str, lease_ms: int, now_ms: int, before: Published | None = None
 ) -> Published:
-    """A published snapshot of the newest state of the store at ``store``, whether it is open
-    elsewhere or not. O(files), and reading what is in no sealed file: the journal's tail, of which
-    that is left out which ``before``, an earlier one that is still there, has.
+    """Publish a snapshot of the newest state of the store at ``store``, whether it is open
+    elsewhere or not. O(files), and reading the journal's unsealed tail, except what ``before``, an
+    earlier snapshot that is still there, has of it.
 
-    Raises Misuse where there is no store, Busy where it changed each time, Corruption, and
-    StorageFailed where an fsync of that tail failed: nobody can make it durable here.
+    Raises Misuse if there is no store, Busy if it changed during each attempt, Corruption, and
+    StorageFailed if an fsync of that tail failed: nobody can make it durable here.
     """
     try:
         identity = store_identity.fields_of(disk, store)
@@ -103,7 +103,7 @@ def pin(
 
 
 def pin_again(disk: Disk, store: str, path: str, lease_ms: int, now_ms: int) -> Published:
-    """Another one of the state of the published snapshot at ``path``, whose release it outlives.
+    """Publish the state of the published snapshot at ``path`` again; this one outlives its release.
     O(files). Raises SnapshotExpired, Corruption."""
     found = published.read(disk, path)
     found.check(now_ms)
@@ -126,7 +126,7 @@ def pin_again(disk: Disk, store: str, path: str, lease_ms: int, now_ms: int) -> 
         )
     except FileNotFoundError as missing:
         draft.discard()
-        published.read(disk, path)  # it is told where it was released meanwhile
+        published.read(disk, path)  # raises SnapshotExpired if it was released meanwhile
         raise Corruption(str(missing.filename), 0, "is missing") from missing
     except BaseException:
         draft.discard()
@@ -134,8 +134,8 @@ def pin_again(disk: Disk, store: str, path: str, lease_ms: int, now_ms: int) -> 
 
 
 def read_manifests(disk: Disk, store: str, known: Manifests | None = None) -> Manifests:
-    """Both manifests of a store, open or not, as of now. ``known``: what this gave before, of which
-    that is taken which is the same. Raises Corruption."""
+    """Read both manifests of a store, open or not. ``known``: what this gave before; its journal's
+    is taken if that is still the same. Raises Corruption."""
     ledger = change_log.recover_whole(disk, f"{store}/ledger/manifest")
     journal = change_log.recover_whole(disk, f"{store}/journal/manifest")
     if known is not None and known.journal_log == journal:
@@ -147,8 +147,8 @@ def read_manifests(disk: Disk, store: str, known: Manifests | None = None) -> Ma
 
 
 def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str], int]:
-    """(manifests whose files are all linked, names of the journal's tails, oldest first, where the
-    last one begins, be it without a record)."""
+    """Link the files of one state: (its manifests, the names of the journal's tails that have
+    begun, oldest first, the base sqn of the last tail, even if that has no record)."""
     missed: set[object] = set()
     damaged = 0
     opening = None
@@ -157,7 +157,7 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str],
             time.sleep(0.002 * attempt)
         try:
             before = read_manifests(disk, store)
-            if before.opening != opening:  # which may have made files anew, under their names
+            if before.opening != opening:  # it may have made files anew, under the same names
                 draft.drop_others(set())
                 opening = before.opening
             names = {entry.name for entry in before.ledger.entries}
@@ -168,14 +168,14 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str],
                 names.add(entry.name)
             tails = [draft.link_journal(name) for name in _tails(disk, f"{store}/journal", before)]
             again = _tails(disk, f"{store}/journal", before)
-            # Behind a commit that is not decided stands a file, which fills once that is.
+            # An undecided commit has a file behind it that fills only once it is decided.
             begun = {name for name in tails if _is_begun(disk, f"{draft.path}/{name}")}
             after = read_manifests(disk, store, before)
         except (FileNotFoundError, Corruption) as moved:
             # Merged, sealed or compacted away meanwhile; or a log caught as it is being replaced.
             if isinstance(moved, FileNotFoundError):
                 missed.add(moved.filename)
-                # Where it is not always the same one, it only moves all the time.
+                # If it is not always the same file, the store is only changing all the time.
                 last = attempt == ATTEMPTS - 1 and len(missed) == 1
                 if last or not disk.exists(f"{store}/journal"):
                     raise _missing(disk, store, moved) from moved
@@ -197,7 +197,7 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str],
 
 
 def _is_begun(disk: Disk, path: str) -> bool:
-    """Whether anything stands behind the header; not the first record, where that was lost."""
+    """Whether anything follows the header; it need not be the first record, if that was lost."""
     size, at = record.FIXED_BYTES, cdb.RECORDS_AT
     while piece := disk.pread(path, size, at):
         if piece.count(0) < len(piece):
@@ -207,7 +207,7 @@ def _is_begun(disk: Disk, path: str) -> bool:
 
 
 def _missing(disk: Disk, store: str, what: FileNotFoundError) -> OctavoError:
-    """What to raise where something is not there for good."""
+    """The error for a file that is missing for good."""
     if not disk.exists(f"{store}/journal"):
         return store_identity.without_journal(disk, store)
     return Corruption(
@@ -216,8 +216,8 @@ def _missing(disk: Disk, store: str, what: FileNotFoundError) -> OctavoError:
 
 
 def _missed(tails: list[str], again: list[str]) -> bool:
-    """Whether the second listing tells of a file that the first one should have had. One that was
-    begun since is younger than all of that, and not sealed."""
+    """Whether the second listing shows a file that the first one should have had. One that was
+    begun in between is younger than all of the first, and not sealed."""
     seen = set(filter(None, map(journal_names.identity, tails)))
     newest = max(seen, default=(0, 0))
     return any(
@@ -227,7 +227,7 @@ def _missed(tails: list[str], again: list[str]) -> bool:
 
 
 def _refuse_earlier_ledger(store: str, found: Manifests) -> None:
-    """Raises Corruption where it names what the journal has dropped since."""
+    """Raise Corruption if the ledger may name what the journal has dropped since."""
     if adoption.outdated(found.ledger.persisted_sqn, found.journal):
         raise Corruption(
             f"{store}/ledger/manifest", 0,
@@ -239,7 +239,7 @@ def _refuse_earlier_ledger(store: str, found: Manifests) -> None:
 def _refuse_another_ledger(
     disk: Disk, draft: Draft, found: Manifests, tails: list[recovery.Tail]
 ) -> None:
-    """Raises Corruption where it is of another journal."""
+    """Raise Corruption if the ledger is of another journal."""
     where = Folders(disk, draft.path, draft.path)
     told = same_store.beyond(found.ledger, found.journal)
     if told := told or same_store.difference(where, found.ledger, found.journal, tails):
@@ -311,8 +311,9 @@ def _finished(
 
 
 def _gone(disk: Disk, draft: Draft, found: Manifests, newest: int) -> range:
-    """What the store had behind that when it was closed: see JournalManifest.gone. An owner who
-    writes has reserved more before he gives the last ones, which the newest manifest tells."""
+    """The sqns behind ``newest`` that the store had when it was closed: see JournalManifest.gone.
+    None if the manifest has changed since: a writing owner reserves more before it gives the last
+    ones."""
     gone = found.journal.gone(newest)
     if not gone:
         return gone
@@ -334,13 +335,13 @@ def unsealed_offsets(disk: Disk, path: str) -> array[int]:
 
 
 def _known(disk: Disk, before: str, now: str, name: str) -> array[int] | None:
-    """The offsets of a tail that an earlier snapshot at ``before`` has, if the file is the same at
-    ``now`` as far as that goes: a store may have been put in the place of another."""
+    """The offsets that an earlier snapshot at ``before`` has of a tail, if the file at ``now`` is
+    the same that far (another store may have been put in the place of this one); else None."""
     try:
         known = unsealed_offsets(disk, f"{before}/{name}")
         low = max(known[-1] - _SAME_BYTES, 0)
         old, new = (disk.pread(f"{at}/{name}", known[-1] - low, low) for at in (before, now))
-    except FileNotFoundError:  # it was sealed before, or has let go
+    except FileNotFoundError:  # it was sealed before, or released since
         return None
     except Corruption as damage:  # the file itself is there, and is read from its beginning
         log.warning("%s", damage)
@@ -351,8 +352,8 @@ def _known(disk: Disk, before: str, now: str, name: str) -> array[int] | None:
 def _tail(
     disk: Disk, draft: Draft, name: str, before: Published | None
 ) -> tuple[JournalEntry, recovery.Tail, bool]:
-    """(what a manifest says of a tail, its whole records, whether it is one of ``before`` that went
-    on). An unsealed one is made durable, and its offsets are written beside it."""
+    """Read a tail: (its entry for a manifest, its whole records, whether it continues one of
+    ``before``). It is made durable; the offsets of an unsealed one are written beside it."""
     path = f"{draft.path}/{name}"
     known = None
     if before is not None and name.endswith(LOG):
@@ -380,10 +381,10 @@ def _tail(
 def _kept(
     draft: Draft, ledger: LedgerManifest, before: Published | None, same: set[str], sqn: int
 ) -> tuple[list[LedgerEntry], int]:
-    """(side files of ``before`` that hold of a state up to ``sqn``, too, and are linked here; up
-    to which sqn the rows are in those, or in the ledger). ``same``: journal files that have what
-    they had then. A side file that is not much larger than all that is newer is made anew with
-    that, so they stay few, and no record is read often."""
+    """Link side files of ``before`` that are right for a state up to ``sqn``, too: (those, up to
+    which sqn rows are in them or in the ledger). ``same``: journal files that still have what they
+    had then. A side file that is not much larger than all that is newer is made anew together with
+    that, so that they stay few, and no record is read often."""
     persisted = ledger.persisted_sqn
     if before is None or not {entry.name for entry in before.journal.entries} <= same:
         return [], persisted
@@ -412,8 +413,8 @@ def _side_files(
     files: Sequence[tuple[JournalEntry, recovery.Tail | None]],
     above: int,
 ) -> list[LedgerEntry]:
-    """The rows that the ledger does not have yet, those above a sqn, as files of level zero.
-    ``files``: the journal's, those that are not sealed with their records."""
+    """Write the rows that the ledger does not have yet, those above the sqn ``above``, as files of
+    level zero. ``files``: the journal's; unsealed ones with their records."""
     parts, tables = [], []
     for entry, tail in files:
         if entry.last_sqn <= above:
