@@ -4,9 +4,9 @@
         manifest        what is in it; written last, so a directory without one is an orphan
         *.sst           ledger files: links, and side files with the rows that were in memory
         *.cdb           journal files: links
-        making          held by who fills the directory, while it does
-        reading         of a reader's own: held by that, for as long as it lives
-        replaced        another one has its name: it goes on without, until its lease ends
+        making          locked by the process that fills the directory, while it does
+        reading         in a reader's own: locked by the reader, for as long as it lives
+        replaced        another one took its name: it goes on without, until its lease ends
         *.log           unsealed ones of a store that another process had open: links, too, with
         *.offsets       where their whole records begin: native u32, then xxh3-64 of those
 
@@ -48,21 +48,22 @@ log = messages_of("octavo.published")
 SNAPSHOTS = "snapshots"
 MANIFEST = "manifest"
 GRACE_MS = 300_000
-"""A snapshot is removed so long after its lease ended: clocks of hosts differ."""
+"""How long after the end of its lease a snapshot is removed: clocks of hosts differ."""
 MAKING = "making"
-"""Of one in the making: a lock tells others that it is, however long that takes."""
+"""A file whose lock tells others that the snapshot is being made, however long that takes."""
 READING = "reading"
-"""Of one that is for a reader alone: its lock ends with that, however it ends."""
+"""A file of a snapshot that is for one reader alone; its lock ends with the reader, however it
+ends."""
 REPLACED = "replaced"
-"""Of one that has a name no more. A file, for who renews the lease meanwhile writes the manifest
-as it was."""
+"""Marks a snapshot that has lost its name. It is a file, since a process that renews the lease
+meanwhile writes the manifest as it was."""
 ORPHAN_MS = 3_600_000
-"""A directory without a manifest and without a maker is removed when it is so old, by its id: until
-then one may come, or, of an earlier release, be at it."""
+"""How old, by its id, a directory without a manifest and without a maker must be to be removed:
+until then a maker may come, or one of an earlier release be at work."""
 MAX_NAME_BYTES = 255
 _ROUNDS = 8
-"""Of a removal: who renews meanwhile may put the manifest back, once each. And of looks for a name,
-beside others that publish and read: each takes one that goes over just then to miss it."""
+"""How often a removal is tried: each renewal meanwhile may put the manifest back. Also how often a
+name is looked for: a look misses it if it passes to another snapshot just then."""
 
 _MAGIC = b"OPS1"
 _VERSION = 1
@@ -129,8 +130,7 @@ def _total(counts: list[int | None]) -> int | None:
 
 
 def in_store(text: str, path: str, store: str) -> str:
-    """``text``, in which the files of a snapshot's directory have the names of those of the store
-    that they are links of."""
+    """``text`` with the paths of a snapshot's links replaced by those of the store's own files."""
     linked = re.compile(re.escape(f"{path}/") + r"([0-9a-f-]+)\.(sst|cdb|log)")  # no side file
     return linked.sub(
         lambda of: f"{store}/{'ledger' if of[2] == 'sst' else 'journal'}/{of[1]}.{of[2]}", text
@@ -205,8 +205,8 @@ def decode(stored: bytes, id: str, path: str, *, files: bool = True) -> Publishe
 
 
 def write(disk: Disk, snapshot: Published) -> None:
-    """Make it readable, or its lease another one: atomically and durably. Two processes may do so
-    at once: one of the two leases counts."""
+    """Write the manifest, atomically and durably: it makes the snapshot readable, or its lease
+    another one. Two processes may do so at once: one of the two leases counts."""
     path = f"{snapshot.path}/{MANIFEST}"
     disk.write_atomically(path, encode(snapshot), _aside(path))
 
@@ -242,8 +242,8 @@ def _gone(disk: Disk, path: str) -> SnapshotExpired:
 
 
 def renewed(disk: Disk, path: str, expires_at: int, now_ms: int) -> Published:
-    """Its lease ends at ``expires_at``, ms UTC, or when it did, if that is later: others may count
-    on it. Raises SnapshotExpired if it had ended."""
+    """Extend the lease to ``expires_at``, ms UTC. A later end stays: others may count on it. Raises
+    SnapshotExpired if the lease had ended."""
     found = read(disk, path)
     found.check(now_ms)
     found = replace(found, expires_at=max(found.expires_at, expires_at))
@@ -255,14 +255,14 @@ def renewed(disk: Disk, path: str, expires_at: int, now_ms: int) -> Published:
 
 
 def remove(disk: Disk, path: str) -> None:
-    """Unlink it: its manifest first. One that is gone is fine. O(files)."""
+    """Remove a snapshot, its manifest first. One that is gone is fine. O(files)."""
     for _ in range(_ROUNDS):
         if _removed(disk, path):
             return
 
 
 def _removed(disk: Disk, path: str) -> bool:
-    """False: something is there again."""
+    """Try to remove a snapshot; False: something is there again."""
     try:
         _hide(disk, path)
         names = disk.listdir(path)
@@ -292,7 +292,7 @@ def _hide(disk: Disk, path: str) -> None:
     except OSError:
         # A later sync that goes well would say nothing of this: the next try hides it anew.
         with contextlib.suppress(OSError):
-            disk.link(hidden, manifest)  # never over one of who renewed it meanwhile
+            disk.link(hidden, manifest)  # never over the manifest of a renewal meanwhile
         raise
 
 
@@ -312,10 +312,10 @@ def directories(disk: Disk, store: str) -> list[str]:
 
 
 def listed(disk: Disk, store: str) -> Iterator[Published]:
-    """The published snapshots of the store at a path, oldest first, without their files, as
-    ``decode`` has it; those that cannot be read are left out, with a warning; but raises OSError
-    where it is this process that is short of something. Expired ones are among them until they
-    are swept. O(snapshots)."""
+    """Yield the published snapshots of a store, oldest first, without their files (see ``decode``).
+    Those that cannot be read are left out, with a warning; but raises OSError if this process
+    itself is out of descriptors or memory. Expired ones are included until they are swept.
+    O(snapshots)."""
     for path in directories(disk, store):
         try:
             yield read(disk, path, files=False)
@@ -335,7 +335,7 @@ def found(disk: Disk, store: str, wanted: str, now_ms: int) -> Published:
         there.check(now_ms)
         return there
     before = None
-    for _ in range(_ROUNDS):  # a look can miss it while one takes the name of another
+    for _ in range(_ROUNDS):  # a look can miss the name while it passes to another
         looked = list(listed(disk, store))
         named = [each for each in looked if each.name == wanted]
         live = [each for each in named if now_ms < each.expires_at]
@@ -351,14 +351,14 @@ def found(disk: Disk, store: str, wanted: str, now_ms: int) -> Published:
 
 
 def sweep(disk: Disk, store: str, now_ms: int) -> list[str]:
-    """Remove what expired, what readers left that were killed, and what was never finished, by who
-    was killed, or once it is old; its ids. O(snapshots)."""
+    """Remove snapshots that expired, that killed readers left, or that were never finished, once
+    their maker was killed or they are old. Returns their ids. O(snapshots)."""
     gone = []
     for path in directories(disk, store):
         id = path.rpartition("/")[2]
         orphan = False
         try:
-            # Asked before it is read: who lets go of it has written its manifest.
+            # Asked before the manifest is read: a maker that lets go has written it.
             making = f"{path}/{MAKING}"
             begun = disk.exists(making) or _is_old(id, now_ms)
             orphan = begun and not disk.is_held(making)
@@ -379,8 +379,8 @@ def sweep(disk: Disk, store: str, now_ms: int) -> list[str]:
 
 
 def hold(disk: Disk, path: str) -> FileLock:
-    """Make a new file that is locked by this process from the first moment it is there, until what
-    this gives is released or the process ends. Raises OSError."""
+    """Make a new file that this process has locked from the first moment it is there, until the
+    lock that this returns is released or the process ends. Raises OSError."""
     aside = _aside(path)
     disk.create(aside).close()
     held = disk.hold_file(aside)
@@ -389,7 +389,7 @@ def hold(disk: Disk, path: str) -> FileLock:
 
 
 def _is_left(disk: Disk, path: str) -> bool:
-    """Whether the process is gone that made this file by ``hold``."""
+    """Whether the process that made this file by ``hold`` is gone."""
     return disk.exists(path) and not disk.is_held(path)
 
 
@@ -398,8 +398,8 @@ def _is_old(id: str, now_ms: int) -> bool:
 
 
 def with_name(disk: Disk, store: str, name: str, now_ms: int) -> list[Published]:
-    """The live snapshots that have a name, of which readers take the last: more than one only where
-    a replacement was cut short; without their files. Raises Misuse where none can have it."""
+    """The live snapshots of this name, without their files. There is more than one only if a
+    replacement was cut short; readers take the last. Raises Misuse for an impossible name."""
     if not name:
         return []
     if len(name.encode(errors="replace")) > MAX_NAME_BYTES or made_at(name) is not None:

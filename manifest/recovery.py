@@ -1,4 +1,4 @@
-"""What a stopped process left behind in the journal, found again at start-up."""
+"""Finds, at start-up, what a stopped process left behind in the journal."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from octavo.files.kernels.arrays import np
 from octavo.manifest.journal_manifest import JournalManifest
 
 HIGHEST = (1 << 32) - 2
-"""Of a record in a file: what a damaged or forged one says beyond that is not believed."""
+"""The highest number of a record in a file: of a damaged or forged one none above is believed."""
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class Tail:
-    """A journal file that the manifest does not know, of sqns that no file it knows has."""
+    """A journal file that the manifest does not list, of sqns that no listed file has."""
 
     name: str
     base_sqn: int
@@ -36,8 +36,8 @@ class Tail:
     changes: list[cdb.Scanned | Run] = field(default_factory=list)
     """Records for replay, in order; their sqns are relative to the base."""
     length: int = 0
-    """How long an unsealed file is to be: so long that its records fit, and zeros behind them that
-    are there. Others may have them in a map, so they are not cut off."""
+    """How long an unsealed file is to be: its records, and zeros behind them if they are there.
+    Others may have these in a map, so they are not cut off."""
     damaged: bool = False
     """Something before its end is no record of it: others may refuse to read it unsealed."""
 
@@ -53,10 +53,10 @@ class Found:
     tails: list[Tail]
     notes: list[str]
     damages: list[str] = field(default_factory=list)
-    """Those of the notes that tell of more than what a write left that broke off."""
+    """Those of the notes that report more than the remains of an unfinished write."""
 
     def damaged(self, note: str) -> None:
-        """Note something that is no such remainder."""
+        """Note something that is more than the remains of an unfinished write."""
         self.notes.append(note)
         self.damages.append(note)
 
@@ -69,11 +69,11 @@ def find_tails(
     above: int,
     but: Collection[str] = (),
 ) -> Found:
-    """Scan the journal files that the manifest does not list, ``but`` some.
+    """Scan the journal files that neither the manifest lists nor ``but``.
 
     Records above ``above`` are kept for replay. O(bytes not yet sealed).
     Damage is stepped over and noted; only a last fragment, and a batch that is not whole, are
-    cut. Raises UnsupportedFormat; Unreadable, where a device does not give an unsealed file back.
+    cut. Raises UnsupportedFormat; Unreadable, if the device cannot read an unsealed file.
     """
     known = {entry.name for entry in manifest.entries}
     found = Found([], [])
@@ -104,7 +104,7 @@ def find_tails(
         tail = _tail(disk.map(path), path, name, base, seed, above, found)
         tail.damaged = len(found.damages) > known_damages
         if tail.sealed and not all(older.sealed for older in found.tails):
-            # What is older goes into memory, and the ledger takes nothing past that.
+            # Older records go into memory, past which the ledger takes nothing: so do these.
             again = _scanned(disk.map(path), path, name, base, seed, above, Found([], []))
             tail.changes = again.changes
         found.tails.append(tail)
@@ -135,9 +135,9 @@ def _tail(
 
 
 def growing_tail(disk: Disk, path: str, name: str, known: array[int] | None = None) -> Tail:
-    """The whole records of a tail that is still being written; one that breaks off is no damage.
-    Raises Corruption where whole records follow something that is none. ``known``: the offsets
-    that this gave of the same file before; only what follows is read, O(those bytes)."""
+    """Read the whole records of a tail that is still being written; an unfinished last one is no
+    damage. ``known``: the offsets that this gave of the same file before; only what follows them is
+    read. O(bytes read). Raises Corruption if whole records follow something that is none."""
     who = identity(name)
     if who is None:
         raise Corruption(path, 0, "not the name of a journal file")
@@ -158,7 +158,7 @@ def _tail_now(
     disk: Disk, path: str, name: str, base: int, seed: int, known: array[int] | None
 ) -> Tail:
     found = Found([], [])
-    # One that is not sealed its owner may cut, where a write broke off.
+    # Its owner may cut a file that is not sealed, where a write broke off.
     start = known[-1] if known is not None else 0
     buffer = disk.map(path) if name.endswith(SEALED) else disk.map_growing(path, start)
     if known is None:
@@ -179,7 +179,7 @@ def rebuilt_offsets(
     O(bytes). Raises Corruption where no record is found at all.
     """
     found = Found([], [])
-    # Of a file that was compacted numbers may be far more than it has room for records.
+    # Record numbers of a compacted file may be far above the records it has room for.
     records = _records(buffer, path, 0, seed, 1 << 63, HIGHEST, found)
     if not len(records.numbers):
         raise Corruption(path, cdb.RECORDS_AT, "no whole record in a sealed journal file")
@@ -217,8 +217,8 @@ def _records(
     whose offsets are ``known`` are not looked at."""
     damages: list[cdb.Damage] = []
     newest = -1
-    # Plain numbers, no tuple a record: what is made by the million, and stays, has the garbage
-    # collector look at it again and again.
+    # Plain numbers, not a tuple a record: the garbage collector would look at millions of lasting
+    # objects again and again.
     numbers, starts = array("I"), array("I")
     ends: dict[int, int] = {}  # of what no record of the same run follows
     start = cdb.RECORDS_AT
@@ -288,13 +288,13 @@ def _records(
 
 @dataclass(slots=True)
 class _Batches:
-    """Those of a file, as far as they are there."""
+    """The batches of a file, as far as they are there."""
 
     groups: list[tuple[int, int, list[int]]]
     """Of each the number of its first record, its length, and the numbers that are there."""
 
     def note(self, number: int, position: int, of: int) -> None:
-        """There is a record with this number, at a position of a batch of so many."""
+        """Note a record with this number, at a position in a batch of so many."""
         if position == 0 or not self.groups or self.groups[-1][0] != number - position:
             self.groups.append((number - position, of, []))
         self.groups[-1][2].append(number)
@@ -307,9 +307,9 @@ class _Batches:
 def _without_what_is_ahead(
     damages: list[cdb.Damage], buffer: bytes | mmap
 ) -> tuple[list[cdb.Damage], int]:
-    """(damages, where zeros at the end begin, or the end). Those are no damage: a file that is
-    synced often is lengthened before it is written. What breaks off before them does so at the
-    end."""
+    """(damages without zeros at the end, where these begin, or else the end). Zeros are no damage:
+    a file that is synced often is lengthened before it is written. A write that breaks off just
+    before them breaks off at the end."""
     length = len(buffer)
     if not damages or damages[-1].end < length or length - damages[-1].start > cdb.AHEAD_BYTES:
         return damages, length
@@ -333,7 +333,7 @@ class _Records:
     ahead: int
     changes: list[cdb.Scanned | Run]
     torn: list[str]
-    """What is to be noted of bytes behind the last one, where an unsealed file ends in some."""
+    """Notes to make, of an unsealed file, about bytes behind the last record."""
 
     def plain_offsets(self) -> array[int]:
         """Offsets by relative number, the last record's end behind them; a number that is not
@@ -350,7 +350,7 @@ class _Records:
         return offsets
 
     def offsets(self) -> array[int] | SparseOffsets:
-        """The same; of a file in which few numbers have a record a sparse table."""
+        """The same, as a sparse table if few numbers have a record."""
         count = self.numbers[-1] + 1
         if SPARSE_BELOW * len(self.numbers) >= count:
             return self.plain_offsets()

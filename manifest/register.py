@@ -1,12 +1,13 @@
 """The register of live snapshots: who still reads which manifest, and for how long.
 
 A snapshot in memory is a lease on a manifest's version. A file that a newer manifest does without
-waits in delete_pending until no lease on an older version is left. Leases run by a monotonic
-clock that is given, so no change of the wall clock ends or prolongs one.
+waits in delete_pending until no lease on an older version is left. Leases run by the given
+monotonic clock, so no change of the wall clock ends or prolongs one.
 
 All of it is thread-safe. None of it may be called from a finalizer: the collector may run while
-this very thread holds the lock. A Ctrl-C leaves it whole: what belongs together changes in lines in
-which nothing is called, after which alone CPython looks for one; heaps may have what is not there.
+this very thread holds the lock. A Ctrl-C leaves it whole: what belongs together changes in lines
+that call nothing, since CPython looks for one only after calls; heaps may have leases and versions
+that are gone.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ class SnapshotRegister:
         self._lock = new_lock()
         self._leases: dict[int, _Lease] = {}
         self.numbers = count(1)
-        """Of leases to come. Who takes one before it registers can release that however far it
-        came; none recurs."""
+        """Of leases to come; none recurs. A caller that takes one before it registers can release
+        the lease however far that came."""
         self._counts: dict[int, int] = {}  # leases of each version
         # Heaps whose tops may be out of date, and are then thrown away when they are met.
         self._versions: list[int] = []
@@ -66,7 +67,8 @@ class SnapshotRegister:
         return len(self._leases)
 
     def register(self, version: int, lease_seconds: float, number: int | None = None) -> int:
-        """Lease a manifest's version; the number of the lease, ``number`` where one was taken.
+        """Lease a manifest's version. Returns the number of the lease: ``number``, if one was
+        taken.
 
         The caller sees to it that the version is still whole: it reads the version and
         registers in one turn of whoever decides that files go. O(log leases), some 2 us.
@@ -122,7 +124,7 @@ class SnapshotRegister:
         return 0.0 if lease is None else lease.ends - self._clock()
 
     def expire(self) -> list[int]:
-        """Drop the leases that are over; their numbers.
+        """Drop the leases that are over, and return their numbers.
 
         O(those that are over or were renewed since).
         """

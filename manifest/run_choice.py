@@ -11,7 +11,7 @@ from octavo.manifest.journal_manifest import JournalEntry
 MAX_RUN_SQNS = 1 << 31
 """A file counts its sqns in 32 bits, those too that unclean stops skipped between two files."""
 REWRITE_PERCENT = 10.0
-"""On demand, what has more garbage than this, or than compression would take off, is rewritten."""
+"""On demand, files are rewritten if garbage and what compression would save come to more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,6 @@ def best_run(scores: Sequence[float | None], worth: Worth) -> Run | None:
 
 
 def countable(run: Sequence[JournalEntry]) -> list[JournalEntry]:
-    """As many of these files, from the first on, as one file could take the place of."""
+    """The first of these files, as many as one file could take the place of."""
     last = run[0].base_sqn + MAX_RUN_SQNS
     return [entry for entry in run if entry is run[0] or entry.last_sqn < last]

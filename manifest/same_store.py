@@ -3,9 +3,9 @@ it is, and a folder can be copied, or restored, into the wrong one.
 
 A row of the ledger names a record by its sqn, and no store gives a sqn twice. So a few rows of the
 newest files are held against the records that they name: in a ledger of another store, or of a
-copy of this one that was written to since, keys or write times differ. Where a record is not there
-any more, or either cannot be read, that shows nothing, and is told when it is read. Nor has a
-ledger a sqn that the journal never gave.
+copy of this one that was written to since, keys or write times differ. If a record is gone, or
+either of the two cannot be read, that shows nothing; damage is reported when it is read. Nor can a
+ledger have an sqn that its journal never gave.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MOST_BYTES = 1 << 14
 
 
 class Folders(NamedTuple):
-    """Where the two are."""
+    """Where ledger and journal are."""
 
     disk: Disk
     ledger: str
@@ -47,8 +47,8 @@ class Folders(NamedTuple):
 
 
 def beyond(ledger: LedgerManifest, journal: JournalManifest) -> str:
-    """What shows that the ledger has sqns that the journal, of which nothing was lost, never gave;
-    "" where nothing does."""
+    """What shows that the ledger has sqns that the journal never gave; "" where nothing does.
+    Nothing of the journal's manifest may have been lost."""
     has_more = ledger.persisted_sqn >= journal.ceiling > 1
     return "has more than the journal ever had" if has_more else ""
 
@@ -57,7 +57,7 @@ def difference(
     where: Folders, ledger: LedgerManifest, journal: JournalManifest, tails: Sequence[Tail]
 ) -> str:
     """What shows that the ledger is of another journal than this; "" where nothing does. Some 0.2
-    ms: three rows at most of a file, of another one only where those showed nothing."""
+    ms: three rows of a file at most, and of another file only if those showed nothing."""
     files: list[JournalEntry | Tail] = [*journal.entries, *tails]
     oldest = min([file.base_sqn for file in files], default=1)
     held = range(oldest, max([file.last_sqn for file in files], default=0) + 1)
@@ -83,7 +83,7 @@ def _compared(
     tails: Sequence[Tail],
 ) -> Iterator[tuple[int, bool]]:
     """(sqn, whether the record that it names is the row's) of some rows of a file, as far as they
-    and their records can be read: what is damaged whoever reads it is told."""
+    and their records can be read: whoever reads damaged ones is told."""
     with suppress(OctavoError, OSError, StructError, ValueError, IndexError, OverflowError):
         for sqn, key, time_ms in _some_rows(where, entry, held):
             found = _record(where, journal, tails, sqn)
@@ -108,8 +108,8 @@ def _some_rows(where: Folders, entry: LedgerEntry, held: range) -> Iterator[tupl
 
 
 def _row_of(sqns: memoryview, wanted: int) -> int:
-    """A row that has this sqn, or any. Without an object a row, or NumPy, which takes longer to
-    load than an opening."""
+    """A row that has this sqn, or else any. Makes no object a row, and does without NumPy, which
+    takes longer to load than an opening."""
     width, column = sqns.itemsize, sqns.tobytes()
     number = wanted.to_bytes(width, "little")
     at = column.find(number)

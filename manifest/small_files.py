@@ -1,5 +1,5 @@
-"""Which small neighbouring files, of journal or ledger, are put together so that there are never
-many of them: each costs whatever looks at all files, however little it holds."""
+"""Chooses small neighbouring files, of journal or ledger, to be put together, so that there are
+never many: each one slows whatever looks at all files, however little it holds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from octavo.manifest.level_sizes import MAX_FILE_BYTES, MAX_FILE_ROWS
 SMALL = 4
 """A file that is less than this part full is small."""
 FEW_SMALL = 32
-"""So many small neighbours are put together unasked."""
+"""This many small neighbours are put together unasked."""
 MANY_SMALL = 128
 """... and no more at once: each holds a descriptor meanwhile."""
 _GROWTH = 4.0
@@ -19,7 +19,7 @@ _GROWTH = 4.0
 moves a few times at most until its file is not small any more."""
 
 _ALIKE = 2.0
-"""As ``_GROWTH``, of files of level zero, of which no read likes many."""
+"""As ``_GROWTH``, of files of level zero, each of which slows reads."""
 
 
 def small_run(fills: Sequence[float | None]) -> slice | None:
@@ -46,9 +46,9 @@ def small_run(fills: Sequence[float | None]) -> slice | None:
 def alike(entries: tuple[LedgerEntry, ...], few: int) -> tuple[LedgerEntry, ...]:
     """As many of level zero's newest files as are worth making one, ``few`` at least; or none.
 
-    ``entries``: all of it, newest first. Those that are left are older throughout, for such as are
-    of one time share no keys, but might with what is made. No more than one file holds: else it
-    would be parted again. O(entries).
+    ``entries``: all of it, newest first. Those that are left are older throughout: files of one
+    time share no keys with each other, but might with the one that is made. It is no more than one
+    file holds, or it would be parted again. O(entries).
     """
     found, rows, size, largest, oldest = 0, 0, 0, 0, entries[0].min_sqn
     for count, entry in enumerate(entries[:MANY_SMALL], 1):

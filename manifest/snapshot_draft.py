@@ -41,11 +41,11 @@ class Draft:
             raise
 
     def link_ledger(self, name: str) -> None:
-        """Have a ledger file here, too. Raises FileNotFoundError where it was merged away."""
+        """Link a ledger file into the draft. Raises FileNotFoundError where it was merged away."""
         self._link(f"{self.ledger}/{name}", name)
 
     def link_journal(self, name: str) -> str:
-        """Have a journal file here, too; the name that it goes by now: an unsealed one may have
+        """Link a journal file into the draft. Returns its present name: an unsealed one may have
         been sealed meanwhile. Raises FileNotFoundError where it was compacted away."""
         try:
             self._link(f"{self.journal}/{name}", name)
@@ -57,7 +57,7 @@ class Draft:
         return name
 
     def link_side(self, path: str, name: str) -> None:
-        """Have a side file of the snapshot at ``path`` here, too. Raises FileNotFoundError."""
+        """Link a side file of the snapshot at ``path`` into the draft. Raises FileNotFoundError."""
         self._link(f"{path}/{name}", name)
 
     def _link(self, source: str, name: str) -> None:
@@ -72,7 +72,7 @@ class Draft:
             del self._there[name]
 
     def original(self, damage: Corruption) -> Corruption:
-        """Damage that was met in a link, of the store's own file: the links go."""
+        """Damage met in a link, as damage of the store's own file: the links go."""
         source = self._there.get(damage.file.removeprefix(f"{self.path}/"))
         what = published.in_store(damage.what, self.path, self._store)
         return damage if source is None else Corruption(source, damage.offset, what)
@@ -96,7 +96,7 @@ class Draft:
         self._disk.sync_dir(self.path)
         try:
             published.write(self._disk, made)
-        except FileNotFoundError:  # or who saw it has released it already, and the store is there
+        except FileNotFoundError:  # fine if the store is there: whoever saw it has released it
             if self._disk.exists(self.path) or not self._disk.exists(f"{self._store}/{IDENTITY}"):
                 raise
         self._lock.release()
@@ -114,5 +114,5 @@ class Draft:
     def _remove(self) -> None:
         published.remove(self._disk, self.path)
         if not self._disk.exists(f"{self._store}/{IDENTITY}"):
-            with suppress(OSError):  # it was destroyed meanwhile, and this may have made it anew
+            with suppress(OSError):  # the store was destroyed; this may have made it anew
                 self._disk.rmdir(f"{self._store}/{SNAPSHOTS}")

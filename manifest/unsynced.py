@@ -7,11 +7,11 @@ seen as long as that page cache is, and where a power cut took it there is nothi
 what is read then comes from the disk.
 
 An opening that finds the mark copies each journal file that the manifest does not have to a new
-file under the same name: new pages, a new name, fsyncs that mean something. If one of them fails
-the opening does, and the mark stays.
+file under the same name: new pages, a new name, fsyncs that mean something. If one of these fails,
+so does the opening, and the mark stays.
 
-Who may only read the store, or whose disk is full, cannot leave the mark. Then at least this
-process knows.
+A process that may only read the store, or whose disk is full, cannot leave the mark. Then at least
+that process knows.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ log = messages_of("octavo.journal")
 
 UNSYNCED = "UNSYNCED"
 _NEVER_BEGUN = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOSYS, *OUT_OF_DESCRIPTORS)
-"""What is told of a file that could not even be opened, and where there is no such call."""
+"""Errors of a file that could not even be opened, or of a call that there is not here."""
 _unmarked: WeakKeyDictionary[object, set[str]] = WeakKeyDictionary()
 """Journals in which an fsync of this process failed, and no mark could be left."""
 
@@ -55,8 +55,8 @@ _NOT_THERE = (
 
 
 def mark(disk: Disk, directory: str) -> bool:
-    """Say that an fsync of the journal in ``directory`` failed; whether that was possible. Raises
-    nothing."""
+    """Mark that an fsync of the journal in ``directory`` failed; returns whether that was possible.
+    Raises nothing."""
     try:
         disk.create(f"{directory}/{UNSYNCED}").close()
     except FileExistsError:
@@ -71,17 +71,17 @@ def mark(disk: Disk, directory: str) -> bool:
 
 @contextlib.contextmanager
 def marking(disk: Disk, directory: str) -> Iterator[None]:
-    """Within it somebody who is not the owner syncs what is in the journal; where that fails the
-    mark stays behind, for the next one who does would be told that all is well.
+    """Context in which a process that is not the owner syncs what is in the journal. If that fails,
+    the mark stays behind, since the next sync would report that all is well.
 
-    Raises StorageFailed for that, and no OSError, of which a caller could think that another way
-    is left; and where the mark is: what is read there is not known to be durable.
+    Raises StorageFailed for that (not OSError, after which a caller might try another way), and
+    where the mark is: what is read there is not known to be durable.
     """
     before = sys.exception()
     try:
         yield
     except BaseException as error:
-        # Ctrl-C, or what a signal's handler raised, such as TimeoutError, may have come over it.
+        # Ctrl-C, or what a signal's handler raised, such as TimeoutError, may have replaced it.
         lost = None if isinstance(error, OctavoError) else call_behind(error, before)
         if lost is None or lost.errno in _NEVER_BEGUN:
             raise
@@ -91,7 +91,7 @@ def marking(disk: Disk, directory: str) -> Iterator[None]:
             raise
         advice = _NOT_THERE if lost.errno == errno.EROFS else _ADVICE
         raise StorageFailed(f"{directory}: an fsync failed: {lost}; {advice}") from lost
-    # Behind it: whoever synced there before may have failed.
+    # Asked afterwards: an earlier sync there by somebody else may have failed.
     if disk.exists(f"{directory}/{UNSYNCED}"):
         raise StorageFailed(f"{directory}: an fsync failed; {_ADVICE}")
     if directory in _known_here(disk):
@@ -102,12 +102,12 @@ def marking(disk: Disk, directory: str) -> Iterator[None]:
 
 
 def _known_here(disk: Disk) -> set[str]:
-    """All that reach the operating system's files know the same."""
+    """The unmarked journals; all disks that are the operating system's share them."""
     return _unmarked.setdefault(RealDisk if isinstance(disk, RealDisk) else disk, set())
 
 
 def written_anew(disk: Disk, directory: str, known: Container[str]) -> list[str]:
-    """Make what an earlier opening could not sync durable, if there was such a one; notes of it.
+    """Make durable what could not be synced before, if there was such a failure; notes of it.
 
     ``known``: names of files that the manifest has, which are durable. One call where there is no
     mark, else O(bytes of the others). Raises StorageFull, StorageFailed.

@@ -2,8 +2,8 @@
 
     {"format": 1, "names": [journal files of the state that is to come], "checksum": 16 digits}
 
-and, before its manifests are written: "epoch", theirs, and "ledger", what the ledger's is to say,
-in base64.
+and, once its manifests are to be written: "epoch", theirs, and "ledger", the ledger's to come, in
+base64.
 
 Until the manifest of that state is durable, its files lie beside those of the state before, and
 nothing else tells the two apart: a compacted file bears old sqns, and a backup that was opened by
@@ -11,8 +11,8 @@ itself has files that its manifest does not name, too. The mark is there before 
 and goes after the last removal. An opening that finds it removes what is not of the state that it
 found, and then the mark.
 
-The journal's manifest comes first, and decides. Until the ledger's is there, too, the mark tells
-what it is to be: that of before may name what the journal no longer has.
+The journal's manifest comes first, and decides. Until the ledger's is there, too, the mark holds
+it: the one before may name what the journal no longer has.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def write(
     disk: Disk, directory: str, names: Iterable[str], epoch: int = 0, ledger: bytes = b""
 ) -> None:
     """Mark the journal in ``directory``, durably, before any of these files is brought there. What
-    an earlier mark told stays told: it may have brought some of them, and the journal's manifest.
-    ``epoch``, ``ledger``: of the manifests that are written next.
+    an earlier mark says is kept: its update may have brought some files, and the journal's
+    manifest. ``epoch``, ``ledger``: of the manifests that are written next.
     """
     told = {"format": _FORMAT, **_told(disk, directory)}
     told["names"] = sorted({*names, *(_names(disk, directory) or ())})
@@ -49,9 +49,9 @@ def write(
 
 
 def strangers(disk: Disk, directory: str, unlisted: Collection[str], ceiling: int) -> set[str]:
-    """Where the mark was seen: which of these journal files, that the manifest of this ``ceiling``
-    does not name, an update brought there, or replaced, so that they are not of the manifest's
-    state. A mark that does not tell may mean any sealed one."""
+    """Once the mark was seen: those of the unlisted journal files that an update brought, or
+    replaced, so that they are not of the manifest's state. ``ceiling``: the manifest's. A mark
+    without names may mean any sealed one."""
     brought = _names(disk, directory)
     found = newer(unlisted, ceiling)
     for name in unlisted:
@@ -64,8 +64,8 @@ def strangers(disk: Disk, directory: str, unlisted: Collection[str], ceiling: in
 def unlisted(
     disk: Disk, directory: str, names: Collection[str], manifest: JournalManifest
 ) -> set[str]:
-    """Of the names that a listing of the journal gave: those that its manifest does not name, and
-    that may be of its state all the same. For who only reads there."""
+    """Those of ``names``, a listing of the journal, that its manifest does not name and that may be
+    of its state all the same. For readers."""
     found = set(names) - {entry.name for entry in manifest.entries}
     if UPDATING in found:
         found -= strangers(disk, directory, found, manifest.ceiling)
@@ -79,8 +79,8 @@ def newer(unlisted: Collection[str], ceiling: int) -> set[str]:
 
 
 def ledger_to_come(disk: Disk, store: str, journal: Recovered, ledger: Recovered) -> bytes | None:
-    """What the ledger's manifest is to say where an update wrote the journal's, and was cut short
-    before that; None: it is as it is to be."""
+    """The ledger's manifest to come, if an update was cut short after it wrote the journal's and
+    before it wrote this; None: the one there is the right one."""
     if ledger.state_epoch >= journal.state_epoch:
         return None
     told = _told(disk, f"{store}/journal")
@@ -93,8 +93,8 @@ def ledger_to_come(disk: Disk, store: str, journal: Recovered, ledger: Recovered
 
 
 def write_ledger_to_come(disk: Disk, store: str, journal: Recovered, ledger: Recovered) -> bool:
-    """Write it, if it is to be another one, before the mark that tells it goes, or tells of the
-    next. Raises OSError."""
+    """Write the ledger's manifest to come, if there is one; returns whether. To be done before the
+    mark that holds it goes, or is written for the next update. Raises OSError."""
     to_come = ledger_to_come(disk, store, journal, ledger)
     if to_come is None:
         return False
@@ -104,7 +104,8 @@ def write_ledger_to_come(disk: Disk, store: str, journal: Recovered, ledger: Rec
 
 
 def ledger_of(disk: Disk, store: str, journal: Recovered, ledger: Recovered) -> LedgerManifest:
-    """The ledger's manifest as who changes nothing is to take it. Raises Corruption."""
+    """The ledger's manifest as a reader, which changes nothing, is to take it. Raises
+    Corruption."""
     to_come = ledger_to_come(disk, store, journal, ledger)
     if to_come is not None:
         return LedgerManifest.decode(to_come)
@@ -112,7 +113,7 @@ def ledger_of(disk: Disk, store: str, journal: Recovered, ledger: Recovered) -> 
 
 
 def _names(disk: Disk, directory: str) -> frozenset[str] | None:
-    """Those that the mark tells; None: there is none, or it tells none, as those of before."""
+    """The names in the mark; None: there is no mark, or one without names, as earlier ones."""
     try:
         return frozenset(map(str, _told(disk, directory)["names"]))
     except (KeyError, TypeError):
