@@ -29,7 +29,7 @@ from octavo.manifest.packing import MAX_VERSION, Packer, Unpacker
 
 MAX_SQN = (1 << 64) - 1
 GIVEN_BACK = 1 << 17
-"""If no more sqns than these are reserved, the store was closed, which gives back those that were
+"""If no more sqns than this are reserved, the store was closed, which gives back those that were
 not given. While it is open, the last ones are never given."""
 
 _SNAPSHOT = b"OJM1"

@@ -157,7 +157,7 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str],
             time.sleep(0.002 * attempt)
         try:
             before = read_manifests(disk, store)
-            if before.opening != opening:  # it may have made files anew, under the same names
+            if before.opening != opening:  # which may have made files anew, under their names
                 draft.drop_others(set())
                 opening = before.opening
             names = {entry.name for entry in before.ledger.entries}
@@ -312,7 +312,7 @@ def _finished(
 
 def _gone(disk: Disk, draft: Draft, found: Manifests, newest: int) -> range:
     """The sqns behind ``newest`` that the store had when it was closed: see JournalManifest.gone.
-    None if the manifest has changed since: a writing owner reserves more before it gives the last
+    Empty if the manifest has changed since: a writing owner reserves more before it gives the last
     ones."""
     gone = found.journal.gone(newest)
     if not gone:

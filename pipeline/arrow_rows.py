@@ -41,7 +41,7 @@ BATCH_ROWS = 1 << 15
 BATCH_BYTES = 4 << 20
 MOMENTS = pa.timestamp("us", tz="UTC")
 LATEST_MS = 1 << 53
-"""No later moment is told."""
+"""Later moments are given as this one."""
 
 
 def record_batches(
@@ -49,8 +49,8 @@ def record_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The rows as record batches of exactly this schema, whose names are among Arrow's COLUMNS.
 
-    ``checksums``: see that each record is as it was written, by windows of its file or by its own
-    checksums. Keys and lengths are compared in any case. Raises Corruption, SnapshotExpired,
+    ``checksums``: verify that each record is as it was written, by windows of its file or by its
+    own checksums. Keys and lengths are compared in any case. Raises Corruption, SnapshotExpired,
     Misuse (a type that does not fit).
     """
     for whole in batches:
@@ -191,7 +191,7 @@ def _add_with_care(
     bucket: bytes,
     keys: ByteColumn,
 ) -> None:
-    """What did not come the short way; this says what is wrong, if so."""
+    """Add a row that did not come the short way. Raises what is wrong with it, if anything is."""
     key = _key(keys, row)
     whole = files.record(sqn)
     if (whole.kind, whole.tag, whole.bucket, whole.key) != (record.PUT, tag, bucket, key):

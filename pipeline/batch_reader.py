@@ -34,7 +34,7 @@ from octavo.pipeline.read_options import ReadOptions, refuse_unfit, tag_of
 from octavo.pipeline.snapshot_files import SnapshotFiles
 
 _MOST_KEYS = 32
-"""Of an IN: each is sought by itself; of more, all between the first and the last are read."""
+"""Keys of an IN that are sought one by one; of more, all from the first to the last are read."""
 
 
 def tag_number(files: SnapshotFiles, name: str) -> int:
@@ -45,14 +45,14 @@ def tag_number(files: SnapshotFiles, name: str) -> int:
 
 
 def named(schema: StructType) -> StructType:
-    """A schema of the user's with columns as they are called here: to Spark KEY is key, too."""
+    """A user's schema with columns named as they are here: to Spark KEY is key, too."""
     fields = schema.fields
     return StructType([StructField(e.name.lower(), e.dataType, e.nullable) for e in fields])
 
 
 def to_schema(schema: StructType, *, changes: bool) -> pa.Schema:
-    """Arrow's schema of what Spark wants, with columns as they are called here. Raises Misuse for a
-    column that there is not so."""
+    """The Arrow schema that Spark wants, with columns named as they are here. Raises Misuse for a
+    column that does not exist like that."""
     schema = named(schema)
     given = [(each.name, each.dataType.simpleString(), each.nullable) for each in schema.fields]
     refuse_unfit(given, changes=changes)
@@ -60,8 +60,8 @@ def to_schema(schema: StructType, *, changes: bool) -> pa.Schema:
 
 
 class SnapshotReader(DataSourceReader):
-    """Reads the rows of a published snapshot, a range of keys a task; or what changed to it from
-    an earlier one."""
+    """Reads the rows of a published snapshot, a range of keys a task; or what changed from an
+    earlier one to it."""
 
     def __init__(
         self, options: ReadOptions, snapshot_path: str, before: str | None, schema: StructType
@@ -92,7 +92,7 @@ class SnapshotReader(DataSourceReader):
 
     def partitions(self) -> list[Any]:
         """Stretches of the journal, rows of ledger files, or ranges of keys, of about
-        ``splitBytes`` each; ranges, too, of all values, where nothing can be written."""
+        ``splitBytes`` each; where nothing can be written, all values are read by ranges, too."""
         settle()
         files, before = self._opened()
         if self._in_journal_order(files):
@@ -114,8 +114,8 @@ class SnapshotReader(DataSourceReader):
         return found or [KeyRange([])]
 
     def _in_journal_order(self, files: SnapshotFiles) -> bool:
-        """Whether all values are read: then the journal is read from front to back. Metadata
-        of objects with a type of their own is only in the ledger as it is now."""
+        """Whether all values are read: then the journal is read from front to back. The present
+        metadata of objects of other types than standard is only in the ledger."""
         tag, names = self._options.tag, self._schema.names
         return (
             self._is_whole(files)
@@ -124,8 +124,8 @@ class SnapshotReader(DataSourceReader):
         )
 
     def _in_file_order(self, files: SnapshotFiles) -> bool:
-        """Whether the ledger's files are read one by one, without a merge: where no value is read,
-        and it is known which numbers are live."""
+        """Whether ledger files are read one by one, without a merge: if no value is read, and it is
+        known already which sqns are live."""
         return self._is_whole(files) and "value" not in self._schema.names and has_bits(files)
 
     def _is_whole(self, files: SnapshotFiles) -> bool:
@@ -171,8 +171,9 @@ class SnapshotReader(DataSourceReader):
 
 class PushingReader(SnapshotReader):
     """Takes Spark's filters on ``key`` and ``bucket``. Only made for the option ``pushdown``: a
-    reader that could refuses to work where Spark's setting is off, and Spark (4.3) keeps the reader
-    of a query with filters for all later reads of the same frame, without filters or with others.
+    reader that can take filters does not work where Spark's setting is off, and Spark (4.3) keeps
+    the reader of a query with filters for all later reads of the same frame, whatever filters these
+    have.
     """
 
     def __init__(
@@ -185,7 +186,7 @@ class PushingReader(SnapshotReader):
         self._bucket: bytes | None = None
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Narrow the key range; every filter is left to Spark, too, who compares the rest."""
+        """Narrow the key range. Every filter is left to Spark, too, which compares the rest."""
         for each in filters:
             self._take(each)
         return filters
@@ -264,4 +265,4 @@ def _bytes(value: object) -> bytes | None:
         return bytes(value)
     if isinstance(value, str) and "\N{REPLACEMENT CHARACTER}" not in value:
         return value.encode()
-    return None  # bytes that are no UTF-8, which Spark compares with, are told as that character
+    return None  # Spark gives bytes that are no UTF-8 as that character

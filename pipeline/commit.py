@@ -1,4 +1,4 @@
-"""The commit of what tasks staged: in the driver's planner process, through the public face."""
+"""Commits what tasks staged: in the driver's planner process, through the public face."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _MADE_SECONDS = 30.0
 
 
 def made_store(path: str) -> str:
-    """Have a store at this path that takes in files; its absolute path. Raises Misuse,
-    Corruption."""
+    """See that a store that takes in files is at this path; returns its absolute path. Raises
+    Misuse, Corruption."""
     import octavo
 
     where = os.path.abspath(path)
@@ -45,8 +45,8 @@ def committed(path: str, job: str, attempts: Sequence[str], stream: str, batch: 
 
 
 def consumer_at(path: str, consumer: str, sqn: int) -> int:
-    """Have a durable consumer of the store's change feed stand at ``sqn``, or where it is, if that
-    is farther; its position."""
+    """Move a durable consumer of the store's change feed to ``sqn``, unless it is farther already;
+    returns its position."""
     import octavo
 
     return octavo.acknowledge(path, consumer, sqn)

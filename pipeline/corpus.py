@@ -1,4 +1,4 @@
-"""What a person gives to ``octavo pipeline``, as a DataFrame: key, value, its group as metadata.
+"""Reads what ``octavo pipeline`` is given into a DataFrame: key, value, and the group as metadata.
 
 A directory: each file is a value, its path the key, its suffix the group. A table (Parquet, CSV,
 JSON lines): a column is the key, another or the whole row the value, another the group.
@@ -36,20 +36,20 @@ _SUFFIXES = {
 }  # fmt: skip
 _PACKED = (".gz", ".zst")
 _PATTERNS = "*?[]{}\\"
-"""What Spark cannot read as it stands in a name of a table."""
+"""Characters that in the name of a table mean something else to Spark."""
 _MAX_FILE_BYTES = 1 << 30
 _BATCH_BYTES = 4 << 20
 _HEAD_BYTES = 1 << 16
 _CRLF_HEADER = re.compile(rb'(?:[^"\r\n]|"[^"]*")*+\r\n')
-"""A line with its end, where ends of lines within quotes are none."""
+"""A line with its end; ends of lines within quotes do not count."""
 _END = "the end of the file"
 _OTHER_ESCAPE = r"\\[^u]"
 _LONE = (
     r"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
     r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD])[c-fC-F][0-9a-fA-F]{2})"
 )
-"""In JSON without other escapes, half of a pair of surrogates without the other half; to Java and
-to Python."""
+"""In JSON without other escapes, half of a pair of surrogates without the other half. A pattern
+both to Java and to Python."""
 _ESCAPED = re.compile("%([0-9A-Fa-f]{2})")
 _BEYOND_ASCII = re.compile("%[89A-Fa-f]")
 
@@ -68,7 +68,8 @@ class Corpus:
 
 
 def kind_of(path: str) -> str:
-    """directory, parquet, csv or jsonl, told by what is there. Raises Misuse where it cannot be."""
+    """Tell by what is there: directory, parquet, csv or jsonl. Raises Misuse if that cannot be
+    told."""
     found = _SUFFIXES.get(_suffix(path))
     if found is None and os.path.isdir(path):
         inside = {os.path.splitext(each)[1] for each in os.listdir(path) if each[:1] not in "_."}
@@ -87,8 +88,8 @@ def _suffix(path: str) -> str:
 
 
 def frame(spark: Any, corpus: Corpus) -> Any:
-    """Its rows, with the columns of SCHEMA; a row whose key is null or empty is left out, and so
-    is a file of over 1 GiB, or that may not be read, with a warning.
+    """The rows of a corpus, with the columns of SCHEMA; a row whose key is null or empty is left
+    out, and so is a file of over 1 GiB, or that may not be read, with a warning.
 
     Raises Misuse where a column is missing, and where Spark cannot read the table.
     """
@@ -99,8 +100,8 @@ def frame(spark: Any, corpus: Corpus) -> Any:
 
 @contextmanager
 def readable(corpus: Corpus, code: str = "FAILED_READ_FILE[A-Z_.]*") -> Iterator[None]:
-    """Within it an error of Spark's with such a code says that it cannot read this: Misuse, which
-    has its words, and the last cause of it."""
+    """Context in which an error of Spark's with such a code becomes Misuse: Spark cannot read this.
+    It has Spark's words, and their last cause."""
     try:
         yield
     except Exception as error:  # Spark's, and what it talks to Java by has others
@@ -230,9 +231,9 @@ def _rows(spark: Any, corpus: Corpus) -> Any:
     _refuse_passed_over(where, corpus.path)
     heads = _heads(where) if corpus.kind == "csv" else []
     reader, where = spark.read, "file:" + where
-    if corpus.kind == "parquet":  # else columns that the first file lacks are left out, unsaid
+    if corpus.kind == "parquet":  # else columns that the first file lacks are silently left out
         return _meant(reader.option("mergeSchema", True).parquet(where), corpus.path)
-    reader = reader.option("mode", "FAILFAST")  # else lines are left out, and cells, unsaid
+    reader = reader.option("mode", "FAILFAST")  # else lines and cells are silently left out
     if corpus.kind == "jsonl":
         rows = reader.json(where)
         _refuse_what_follows(spark, where, corpus.path)
@@ -242,8 +243,8 @@ def _rows(spark: Any, corpus: Corpus) -> Any:
     several = os.path.isdir(corpus.path)
     reader = reader.options(header=True, multiLine=True, escape='"', sep=between)
     if heads and all(map(_CRLF_HEADER.match, heads)):
-        # Spark takes the first end of a line for that of rows, though it is one in a name, and
-        # makes others of those in cells.
+        # Spark takes the first end of a line for that of all rows, even if it stands within a name,
+        # and changes those within cells.
         reader = reader.option("lineSep", "\r\n")
     rows = reader.option("enforceSchema", not several).csv(where)
     _refuse_open_quotes(spark, corpus.path, between)
@@ -251,8 +252,8 @@ def _rows(spark: Any, corpus: Corpus) -> Any:
 
 
 def _meant(rows: Any, path: str) -> Any:
-    """The rows with partitions as who wrote them named them: pyarrow and others spell UTF-8 by
-    %XX in names of directories, and of each Spark makes a character."""
+    """The rows with partitions named as their writer meant them: pyarrow and others spell UTF-8 by
+    %XX in names of directories, and Spark makes a character of each."""
     from pyspark.sql import functions as sql
 
     where = os.path.abspath(path)
@@ -312,7 +313,7 @@ def _shown(where: str) -> list[str]:
 
 
 def _refuse_passed_over(where: str, path: str) -> None:
-    """Raise Misuse for a directory of which Spark would leave out a file, unsaid: it reads what
+    """Raise Misuse for a directory of which Spark would silently leave out a file: it reads what
     stands in the directory itself or, if there are any, in partitions (``name=value``)."""
     found = {each: os.path.dirname(os.path.relpath(each, where)) for each in _shown(where)}
     parts = any("=" in place for place in found.values())
@@ -325,8 +326,8 @@ def _refuse_passed_over(where: str, path: str) -> None:
 
 
 def _refuse_what_follows(spark: Any, where: str, path: str) -> None:
-    """Raise Misuse for a line with more than one object, of which Spark takes the first, unsaid:
-    in brackets it is no array of one. And for half a character, of which Spark makes another."""
+    """Raise Misuse for a line with more than one object (in brackets it is no array of one), of
+    which Spark silently takes the first. And for half a character, of which Spark makes another."""
     from pyspark.sql import functions as sql
 
     line = sql.col("value")
@@ -344,8 +345,8 @@ def _refuse_what_follows(spark: Any, where: str, path: str) -> None:
 
 
 def _refuse_open_quotes(spark: Any, path: str, between: str) -> None:
-    """Raise Misuse for a file of CSV that ends within quotes: Spark makes one cell of all that
-    stands behind them, unsaid."""
+    """Raise Misuse for a file of CSV that ends within quotes: Spark silently makes one cell of all
+    that stands behind them."""
     files = _shown(os.path.abspath(path))
     tasks = min(2 * spark_tasks.parallelism(spark), len(files))
     run = partial(_ending_within_quotes, between)
@@ -358,7 +359,7 @@ def _refuse_open_quotes(spark: Any, path: str, between: str) -> None:
 
 
 def _ending_within_quotes(between: str, files: Sequence[str]) -> list[str]:
-    """In a task: which of these files do."""
+    """In a task: which of these files end within quotes."""
     csv.field_size_limit(sys.maxsize)
     out = []
     for each in files:
@@ -376,8 +377,8 @@ def _ending_within_quotes(between: str, files: Sequence[str]) -> list[str]:
 
 
 def _refuse_keys_of_maps(rows: Any, names: Sequence[str | None], path: str) -> None:
-    """Raise Misuse for a map in JSON whose keys are not spelled there as anybody would: of bytes
-    Spark has the place in memory, of dates a count of days."""
+    """Raise Misuse for a map whose keys Spark would spell in JSON as nobody expects: bytes by their
+    place in memory, dates as a count of days."""
     from pyspark.sql import types
 
     def keys_of(kind: Any) -> Iterator[Any]:
@@ -402,7 +403,7 @@ def _refuse_keys_of_maps(rows: Any, names: Sequence[str | None], path: str) -> N
 
 
 def _refuse_name(where: str, corpus: Corpus) -> None:
-    """Raise Misuse for a table that Spark takes for others, or for none, by its name."""
+    """Raise Misuse for a table whose name Spark takes for other tables, or for none."""
     path, name = corpus.path, os.path.basename(where) if os.path.isfile(where) else ""
     colon = ":" in (where if corpus.kind == "csv" else name)  # a URI's, to Spark
     for each in where:

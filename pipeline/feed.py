@@ -4,7 +4,7 @@ An offset is ``{"sqn": n, "horizon": h, "store": id, "at": mark}``: everything u
 was read, and the record of n, if there was one, is the one that bears this mark.
 A feed that begins at 0 (no ``startingSqn``) gives what the journal still has; what compaction
 dropped up to ``h``, the horizon when it began, was replaced or deleted since, so a follower ends at
-the same state. Above ``h`` nothing may be missing. A checkpoint goes on with no other store.
+the same state. Above ``h`` nothing may be missing. A checkpoint cannot go on with another store.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Stretch(InputPartition):
 
     parts: Sequence[JournalPart]
     horizon: int
-    """The journal's, as this was planned."""
+    """The journal's, when this was planned."""
     store: str
     """Its id."""
 
@@ -175,14 +175,14 @@ def stretches(look: JournalLook, since: int, upto: int, options: FeedOptions) ->
         if filled and filled + size > split_bytes:
             groups.append([])
             filled = 0
-        groups[-1].append(part)  # of small files many: a task costs what reading some MiB does
+        groups[-1].append(part)  # many small files a task, which costs what reading some MiB does
         filled += size
     return [Stretch(group, look.horizon, store) for group in groups]
 
 
 def refuse_gap(options: FeedOptions, since: int, allowed: int, horizon: int) -> None:
-    """Raise HistoryCompacted where changes above ``since`` that were not allowed to be missing
-    may be; ``allowed``: up to there they may."""
+    """Raise HistoryCompacted if changes above ``since`` may be missing. ``allowed``: up to there
+    they are allowed to be."""
     if options.fails and since < horizon and horizon > allowed:
         raise HistoryCompacted(
             f"{options.path}: compaction dropped changes above sqn {since}; the journal is "
@@ -192,8 +192,8 @@ def refuse_gap(options: FeedOptions, since: int, allowed: int, horizon: int) -> 
 
 
 def refuse_ahead(options: FeedOptions, sqn: int, newest: int, horizon: int) -> None:
-    """Raise Misuse for an offset that the store has not come to, or no more; but a feed may begin
-    wherever it was asked to."""
+    """Raise Misuse for an offset beyond what the store has come to, or has now. But a feed may
+    begin wherever it was asked to."""
     reached = max(newest, horizon)
     if options.fails and sqn > reached and sqn != options.since:
         raise Misuse(
@@ -207,8 +207,8 @@ def refuse_ahead(options: FeedOptions, sqn: int, newest: int, horizon: int) -> N
 def refuse_other(
     options: FeedOptions, offset: Mapping[str, Any], look: JournalLook, newest: int
 ) -> None:
-    """Raise Misuse where the record that an offset ends with is not what it was: above the horizon
-    none ever goes, but by damage, and below it none becomes another."""
+    """Raise Misuse if the record that an offset ends with is not what it was: above the horizon a
+    record goes only by damage, and below it none becomes another."""
     sqn, told = int(offset["sqn"]), offset.get("at")
     if not told or not options.fails or sqn > newest:
         return
@@ -313,8 +313,8 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._look.newest()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Whether a trigger is limited: Spark gives it back, or ReadAllAvailable, which says that
-        the limits do not count."""
+        """The limit of a trigger. Spark gives it to ``latestOffset``, or else ReadAllAvailable,
+        which says that the limits do not count."""
         if self._options.records:
             return ReadMaxRows(self._options.records)
         return ReadMaxBytes(self._options.bytes) if self._options.bytes else ReadAllAvailable()
@@ -352,7 +352,7 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for offset in (start, end):
             refuse_other(self._options, offset, self._look, newest)
         found = stretches(self._look, since, upto, self._options)
-        # The end's: for a first batch that is replayed Spark asks for the beginning anew.
+        # The end's horizon: for a first batch that is replayed Spark asks for the beginning anew.
         refuse_gap(self._options, since, int(end["horizon"]), self._look.horizon)
         return found
 
@@ -370,7 +370,7 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class _Refusal(DataSourceStreamReader):
-    """A stream that cannot be."""
+    """A stream that cannot be: it raises what is wrong as it is first asked."""
 
     def __init__(self, wrong: OctavoError) -> None:
         self._wrong = wrong
@@ -394,8 +394,9 @@ class Following:
     options: Any
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Of ``spark.readStream``: only changes can be followed. What is wrong the reader raises as
-        it is first asked: what is raised here Spark hides behind an error of its own."""
+        """The reader of ``spark.readStream``: only changes can be followed. What is wrong is raised
+        by the reader as it is first asked: what is raised here Spark hides behind an error of its
+        own."""
         try:
             if not is_feed(self.options):
                 raise Misuse('a stream reads changes: .option("readChangeFeed", True)')

@@ -1,8 +1,8 @@
 """The journal of a store as a reader in another process sees it: without its owner, and durable.
 
 What is read is the directory and the manifest's log. A record counts once it is whole, its batch
-too, and its file was synced, by the reader itself. Files that were made elsewhere and that no
-manifest names yet bound what may be told: nothing at or above them, until that is decided.
+too, and the reader itself has synced its file. Files of a commit that no manifest names yet bound
+what may be told: nothing at or above them, until the commit is decided.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from octavo.pipeline.places import Places, sealed_places, whole_records
 
 _TRIES = 20
 _LOOKS = 400
-"""Of some milliseconds each: where files come and go every few, most may see one that does."""
+"""Of some milliseconds each: where files come and go that often, most may see one that does."""
 _TABLES = 4
-"""Of sealed files, which are read again where they are asked for again."""
+"""Of sealed files, how many are kept; others are read again when they are asked for again."""
 T = TypeVar("T")
 
 
@@ -138,13 +138,13 @@ class JournalLook:
         self._named = {path for path in self._named if path.rpartition("/")[2] in kept}
 
     def _decided(self) -> bool:
-        """Take off the bounds of commits that failed, and whose files could not be removed: their
-        owner gave a number behind one to somebody else. No: the manifest has changed since, which
-        may name them, so that all is to be looked at again."""
+        """Lift the bounds of commits that failed and whose files could not be removed: the owner
+        has given a number behind theirs to somebody else. False: the manifest has changed since,
+        and may name them, so that all is to be looked at again."""
         newest = self._newest(bounded=False)
         if newest < self._bound:
             return True
-        # Behind that: what the manifest does not name by now it never will.
+        # Read after that: what the manifest does not name by now it never will.
         found = change_log.recover_whole(self._disk, f"{self._folder}/manifest")
         manifest = JournalManifest.replayed(found.snapshot, found.changes)
         if manifest.version != self.manifest.version:
@@ -177,7 +177,7 @@ class JournalLook:
             if bound and base >= bound:
                 break
             places = self._grown(seed, name)
-            if places:  # what compaction is about to put in may end below what is there
+            if places:  # a file that compaction is about to put in may end lower
                 newest = max(newest, base + places.numbers[-1])
         return newest
 
@@ -210,8 +210,8 @@ class JournalLook:
         return whole_records(buffer, reached, min(length, len(buffer)), seed, path, above=above)
 
     def _goes_on(self, path: str, reached: int, length: int) -> bool:
-        """Whether there may be another record in a file as long as before: in the room that it was
-        given ahead."""
+        """Whether a file as long as before may have another record, in the room that it was given
+        ahead."""
         if length - reached > cdb.AHEAD_BYTES:
             return False  # a fragment; what completes it lengthens the file
         return any(self._disk.pread(path, record.FIXED_BYTES, reached))
@@ -239,8 +239,8 @@ class JournalLook:
     # ------------------------------------------------------------ planning
 
     def parts(self, since: int, upto: int, split_bytes: int) -> list[JournalPart]:
-        """The records of (since, upto] as stretches of about so many bytes, in order. What the
-        horizon is then may be above what it was before. Raises Corruption."""
+        """The records of (since, upto] as stretches of about so many bytes, in order. The horizon
+        may then be higher than before. Raises Corruption."""
         return self._steady(lambda: self._parts(since, upto, split_bytes))
 
     def _parts(self, since: int, upto: int, split_bytes: int) -> list[JournalPart]:
@@ -269,8 +269,9 @@ class JournalLook:
         return parts
 
     def end_of(self, since: int, records: int, size: int) -> int:
-        """The sqn behind which a reader from ``since`` (exclusive) stops for so many records or
-        bytes (0: no bound), at a batch's end and at least one; ``newest`` if that comes first."""
+        """The sqn, inclusive, up to which a reader from ``since`` (exclusive) takes so many records
+        or bytes (0: no bound): to a batch's end, and at least one; ``newest`` if that comes
+        first."""
         newest = self.newest()
         if not records and not size:
             return newest
@@ -302,7 +303,7 @@ class JournalLook:
         if not name.endswith(journal_names.SEALED):
             if self._places.get(name, (0, None))[1] is places:
                 return places.follows.get(at, 0)
-            name = journal_names.when_sealed(name)  # since the look: its places do not tell
+            name = journal_names.when_sealed(name)  # sealed since the look: its places do not tell
         head = self._header(name, seed, places, at)
         return 0 if head.batch is None else head.batch[1] - head.batch[0] - 1
 
@@ -316,9 +317,9 @@ class JournalLook:
             raise Corruption(path, start, f"journal record: {wrong}") from None
 
     def mark(self, sqn: int) -> str:
-        """What tells the record of a sqn from the one that another history of the store has under
-        that number: its time and key, which compaction leaves as they are. "" where there is none.
-        One header. Raises Corruption."""
+        """The mark of the record of an sqn: its time and key, which compaction leaves as they are,
+        and which differ in another history of the store. "" where there is no record. Reads one
+        header. Raises Corruption."""
         return self._steady(lambda: self._mark(sqn))
 
     def _mark(self, sqn: int) -> str:
@@ -336,9 +337,10 @@ class JournalLook:
 
 
 def _only_went_on(names: frozenset[str], later: frozenset[str], manifest: JournalManifest) -> bool:
-    """Whether a listing is whole, as the next one tells, with the manifest read in between: since
-    then files were sealed that it has, and others were begun behind all that there was. A file
-    that it missed as that was sealed is sealed in the next one, and it had none of its names."""
+    """Whether the listing ``names`` is whole, as the ``later`` one shows, with the manifest read in
+    between: since then only files that it has were sealed, and others begun behind all that there
+    were. A file that was missed while it was being sealed would be sealed in the later one, and
+    under neither name in the first."""
     sealed = {journal_names.when_sealed(name) for name in (names - later) & _logs(names)}
     begun = later - names - sealed
     if not (names - later <= _logs(names) and sealed <= later and begun <= _logs(later)):
@@ -356,7 +358,7 @@ def _logs(names: frozenset[str]) -> set[str]:
 
 @contextmanager
 def _reading(path: str) -> Iterator[None]:
-    """Within it a read error is StorageFailed, or StorageFull for want of descriptors."""
+    """Context in which a read error is StorageFailed, or StorageFull for want of descriptors."""
     try:
         yield
     except FileNotFoundError:

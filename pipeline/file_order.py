@@ -29,8 +29,8 @@ class RowsOfFiles(InputPartition):
 
 
 def rows_of_files(files: SnapshotFiles, bound: Bounds, split_bytes: int) -> list[RowsOfFiles]:
-    """The rows of a range of keys, those that are not live among them, in parts of about so many
-    bytes (0: a fourth of all, from 32 to 256 MiB)."""
+    """The rows of a range of keys, live or not, in parts of about so many bytes (0: a fourth of
+    all, from 32 to 256 MiB)."""
     found = []
     for level, entries in enumerate(files.found.ledger.levels):
         for number, entry in enumerate(entries):
@@ -53,7 +53,7 @@ def rows_of_files(files: SnapshotFiles, bound: Bounds, split_bytes: int) -> list
 def _rows(
     level: int, number: int, low: int, high: int, begin: float, end: float
 ) -> tuple[int, int, int, int]:
-    """The rows of a piece of [low, high), of which it is [begin, end), from 0 to 1."""
+    """The rows of a piece of a file's [low, high): its share [begin, end), from 0 to 1."""
     count = high - low
     return level, number, low + round(begin * count), low + round(end * count)
 

@@ -106,7 +106,8 @@ def fold(
 
 
 def _remove(path: str) -> None:
-    """What a fold alone has read, which is done: no failure of this is one of the fold."""
+    """Remove a snapshot that only a finished fold has read: a failure of this is none of the
+    fold."""
     try:
         published.remove(RealDisk(), path)
     except OSError as error:
@@ -124,7 +125,7 @@ def _planned(path: str, what: What, options: ReadOptions) -> tuple[int, list[Key
 
 
 def _published(snapshot: Any) -> tuple[str, bool]:
-    """(directory of a published snapshot, whether it is to be removed behind the fold)."""
+    """(directory of a published snapshot, whether it is to be removed after the fold)."""
     if isinstance(snapshot, str | os.PathLike):
         return pinned(local_path(os.fspath(snapshot)), int(_LEASE_SECONDS * 1000)).path, True
     if hasattr(snapshot, "store_path"):

@@ -46,7 +46,7 @@ def known_to(spark: Any, source: Any) -> None:
         active = SparkSession.getActiveSession()
         if active is None or "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
             raise
-        # Spark (4.3) looks in the thread's active session, which has it, whichever it registers in.
+        # Spark (4.3) looks in the thread's active session, whichever it then registers in.
         try:
             _make_active(spark)
             spark.dataSource.register(source)

@@ -36,8 +36,8 @@ INSTALLERS: tuple[tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...]],
         ("jre17-openjdk-headless", "jre-openjdk-headless"),
     ),
 )  # fmt: skip
-"""(a system's package manager, what brings its lists up to date, what installs, the packages that
-are a Java: the first that it has will do)."""
+"""(a system's package manager, the command that updates its lists, the one that installs, the
+packages that are a Java: the first that it has will do)."""
 _INSTALL_SECONDS = 900
 
 
@@ -68,7 +68,7 @@ def need_java() -> None:
 def have_java(tell: Callable[[str], None]) -> None:
     """Install a Java with the system's package manager where none is new enough and this is root.
 
-    ``tell`` hears what is run. A JAVA_HOME that is set is not gone past. Raises Misuse, which says
+    ``tell`` hears what is run. If JAVA_HOME is set, nothing is installed. Raises Misuse, which says
     what to install.
     """
     if java_version() >= NEEDED:

@@ -42,7 +42,7 @@ class Stretch(InputPartition):
 
 
 def bits_of(files: SnapshotFiles) -> LiveBits:
-    """Which numbers are live. Made where nobody did yet, some 0.15 us a key."""
+    """Which numbers are live; worked out if nobody did yet, some 0.15 us a key."""
     path = f"{files.found.path}/{live_bits.NAME}"
     with files.reading():
         if not files.disk.exists(path):
@@ -57,7 +57,7 @@ def bits_of(files: SnapshotFiles) -> LiveBits:
 
 
 def has_bits(files: SnapshotFiles) -> bool:
-    """Whether it was made out already which numbers are live."""
+    """Whether it is known already which numbers are live."""
     with files.reading():
         return files.disk.exists(f"{files.found.path}/{live_bits.NAME}")
 
@@ -81,8 +81,8 @@ def stretches(files: SnapshotFiles, split_bytes: int) -> list[Stretch]:
 
 
 def _sqns(files: SnapshotFiles, number: int, low: float, high: float) -> tuple[int, int]:
-    """First and last sqn of a piece of a file, of whose bytes it is [low, high), from 0 to 1. Where
-    one piece ends the next one begins."""
+    """First and last sqn of a piece of a file: the share [low, high) of its bytes, from 0 to 1.
+    Where one piece ends the next one begins."""
     entry = files.found.journal.entries[number]
     count = entry.last_sqn - entry.base_sqn + 1
     if (low, high) == (0.0, 1.0):

@@ -167,8 +167,8 @@ class _MetadataReader(DataSourceReader):
 
 
 def _places(table: str, schema: StructType) -> list[int]:
-    """Which columns of the table a schema names, for Spark goes by their order alone. Raises
-    Misuse for one that there is not so, and for none."""
+    """Which columns of the table a schema names, for Spark goes by their order alone. Raises Misuse
+    for a column that the table does not have like that, and for no column."""
     there = _columns(table)
     fitting = [
         field.nullable and there.get(field.name.lower()) == field.dataType.simpleString()

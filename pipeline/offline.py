@@ -63,7 +63,7 @@ class OfflineReport:
     """The ledger has the journal up to here, inclusive."""
     tasks: int
     damaged: tuple[str, ...]
-    """Records that were stepped over, and why: their keys read as before them."""
+    """Records that were stepped over, and why; their keys read as they did before these."""
     notes: tuple[str, ...]
     """What else was not as it should be, as an opening notes it."""
     seconds: float
@@ -111,7 +111,7 @@ class Run:
     parallelism = 1
 
     def __call__(self, work: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
-        """What each gives, in their order. Raises what one raised."""
+        """The result of each task, in their order. Raises what one raised."""
         return [work(task) for task in tasks]
 
 
@@ -132,7 +132,7 @@ def _told(work: Callable[[T], R], task: T) -> R:
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Within it an OSError is StorageFull or StorageFailed, but for Spark's own."""
+    """Context in which an OSError is StorageFull or StorageFailed, except for Spark's own."""
     try:
         yield
     except ConnectionError:  # Spark is gone
@@ -308,8 +308,8 @@ def _refuse(store: ClosedStore) -> None:
 
 
 def stretches(store: ClosedStore) -> list[list[Piece]]:
-    """The whole journal in pieces, of about STRETCH_SQNS a task, of no more files than a task may
-    have maps of, oldest first."""
+    """The whole journal in pieces, oldest first: of about STRETCH_SQNS, and of MANY_SMALL files at
+    most, for each task."""
     every = [
         (entry.name, entry.base_sqn, entry.seed, entry.last_sqn - entry.base_sqn + 1, None)
         for entry in store.journal.entries
@@ -335,8 +335,8 @@ def stretches(store: ClosedStore) -> list[list[Piece]]:
 
 @contextmanager
 def _cleaned(store: ClosedStore) -> Iterator[None]:
-    """Removes what the block made in the ledger, if it fails. Not around an install: one that fails
-    may have been durable before, and the manifest name these files."""
+    """Remove what the block made in the ledger, if it fails. Not to be put around an install: one
+    that fails may be durable all the same, and the manifest name these files."""
     there = set(store.disk.listdir(f"{store.path}/ledger"))
     try:
         yield

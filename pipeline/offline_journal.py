@@ -136,7 +136,7 @@ def _replaced(
     run: Run,
     runs: Sequence[Sequence[JournalEntry]],
 ) -> list[dict[str, Any]]:
-    """What each run's task says, all that was made being installed."""
+    """Have each run compacted, and install all that was made; returns what each task says."""
     epoch = store.epoch
     log = store.begin_journal()
     try:

@@ -24,11 +24,11 @@ from octavo.files.ledger.sst import Sst
 from octavo.pipeline.snapshot_files import SnapshotFiles
 
 SAMPLES = 64
-"""Keys of a sample for each share of a task."""
+"""Keys that are sampled for each task's share."""
 _ROW_BYTES = 24
 """What a row costs beside its key, metadata and value."""
 _MOST_PARTS = 1 << 14
-"""Of files: what a manifest says of their sizes may be anything."""
+"""A bound, since what a manifest says of the sizes of files may be anything."""
 
 
 @dataclass
@@ -66,7 +66,7 @@ def asked_for(
 
 
 def _escaped(span: Span) -> Span:
-    """As keys of a head-only store stand in the ledger, with an end mark."""
+    """The span as keys of a head-only store stand in the ledger, with an end mark."""
     start, end, prefix = span
     return Span(
         None if start is None else head_key.whole(start),
@@ -131,8 +131,8 @@ def _samples(
 
 
 def split_of(total: float) -> int:
-    """Bytes of a task where there are so many in all: few large tasks, for one costs Spark what
-    some MB do, and yet some for every core where there is little."""
+    """Bytes of a task, if there are so many in all: few large tasks, since each costs Spark as much
+    as some MB do, and yet several tasks if there is little."""
     return min(max(int(total / 4) + 1, 32 << 20), 256 << 20)
 
 

@@ -29,8 +29,8 @@ class Places:
     starts: array[int] = field(default_factory=_none)
     ends: array[int] = field(default_factory=_none)
     follows: dict[int, int] = field(default_factory=dict)
-    """How many records of its batch come behind a record, which is told by its place here; without
-    those behind which none does. Of a file that is sealed nothing is told."""
+    """By the place of a record here: how many records of its batch come behind it, if any do. Empty
+    for a sealed file."""
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -45,14 +45,14 @@ class Places:
         return at if at < len(self.numbers) and self.numbers[at] == number else None
 
     def reaching(self, here: range, size: int) -> int:
-        """The first of these places with whose record those from the first on have so many bytes;
-        where they end if they have fewer. O(log records)."""
+        """The first of these places up to which, inclusive, their records have so many bytes; where
+        ``here`` ends if they have fewer. O(log records)."""
         if not here:
             return here.stop
         return bisect_left(self.ends, self.starts[here.start] + size, here.start, here.stop)
 
     def add(self, more: Places) -> None:
-        """Those that stand behind these."""
+        """Add the places of records that stand behind these."""
         known = len(self.numbers)
         self.follows.update((known + place, follow) for place, follow in more.follows.items())
         self.starts.extend(more.starts)
@@ -61,7 +61,7 @@ class Places:
 
 
 def sealed_places(view: memoryview, path: str) -> Places:
-    """Those of a sealed file, which is the whole buffer. Raises Corruption."""
+    """The places of a sealed file, which is the whole buffer. Raises Corruption."""
     table = table_of(view, path)
     numbers = array("I", table.numbers.astype(np.uint32).tobytes())
     starts = array("I", table.starts.astype(np.uint32).tobytes())
@@ -146,7 +146,7 @@ def _damage(path: str, at: int, what: str) -> Corruption:
 
 
 def _take(places: Places, rows: Sequence[cdb.Scanned]) -> int:
-    """Where they end."""
+    """Add the places of records; returns where the last one ends."""
     for row in rows:
         if row.batch is not None and (follow := row.batch[1] - row.batch[0] - 1):
             places.follows[len(places)] = follow

@@ -58,8 +58,8 @@ class PutArrays:
     or of a change have."""
 
     def __init__(self, mapped: mmap | bytes, sqns: Ints, record: Callable[[int], Record]) -> None:
-        """``sqns``: of the records that the rows of the columns count in; ``record`` reads one by
-        its sqn with all care."""
+        """``sqns``: of the records that the columns' row numbers count; ``record`` reads one by its
+        sqn with all care."""
         self._mapped = mapped
         self._raw = np.frombuffer(mapped, dtype=np.uint8)
         self._sqns = sqns

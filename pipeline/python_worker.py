@@ -14,12 +14,13 @@ _DAEMON = "pyspark.daemon"
 
 @cache
 def settle() -> None:
-    """Before a worker opens anything: what it has loaded by now stays, and the collector need not
-    look at it again; and the memory of one batch is kept for the next.
+    """Spare a worker needless work, before it opens anything: the garbage collector need not look
+    at what it has loaded by now, and the memory of one batch is kept for the next.
 
-    Spark has all objects of a worker looked at after each task: 30 to 60 ms, with what PySpark,
-    PyArrow and NumPy are, where a task of 16 MB takes as long itself. It does so after the tasks
-    before this one, too, so what is garbage now is little. Nothing is done in another process.
+    Spark has the collector look at all objects of a worker after each task. With those of PySpark,
+    PyArrow and NumPy that takes 30 to 60 ms, as long as a task of 16 MB itself. It did so after the
+    tasks before this one, too, so there is little garbage now. In any other process this does
+    nothing.
     """
     program = getattr(sys.modules["__main__"], "__spec__", None)
     if program is not None and program.name == _DAEMON:

@@ -30,9 +30,11 @@ _SPARKS = (
     "__", "asyncprogress", "owner", "provider", "location", "comment", "collation", "external",
     "is_managed_location", "table_type",
 )  # fmt: skip
-"""How options begin that Spark adds itself, of streams and of tables; others have a dot."""
+"""How options begin that Spark itself adds, for streams and tables; others of Spark's have a
+dot."""
 _ARTIFACTS, _NO_ARTIFACTS = "SPARK_JOB_ARTIFACT_UUID", "default"
-"""By what a worker of Spark knows whether it works in a directory of its session's."""
+"""An environment variable, and its value where a worker of Spark does not work in a directory of
+its session's."""
 _MOST_DIGITS = len(str((1 << 63) - 1))
 _MOST_LEASE_SECONDS = 100 * 366 * 86_400
 _SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]*:/")
@@ -63,7 +65,7 @@ _ALIKE = {
     "timestamp": ("timestamp",),
     "bigint": ("bigint", "int", "smallint", "tinyint", "double", "float", "decimal", "string"),
 }
-"""As what a schema of the user's may have a column. What Spark makes of a moment depends on the
+"""The types that a user's schema may give a column. What Spark makes of a moment depends on the
 session's time zone, so that is left to Spark."""
 HEAD_ONLY_COLUMNS = (
     "bucket", "key", "sub_key", "sqn", "size", "written_at", "expires_at", "value",
@@ -130,8 +132,8 @@ class ReadOptions:
 
 
 def ddl_of(kinds: Mapping[str, str]) -> str:
-    """Columns as Spark reads them. What ``timestamp`` is the session says
-    (spark.sql.timestampType), and so another name is given."""
+    """Columns as Spark reads them. What ``timestamp`` means depends on the session
+    (spark.sql.timestampType), so another name is given."""
     spelled = {"timestamp": "timestamp_ltz"}
     return ", ".join(f"{name} {spelled.get(kind, kind)}" for name, kind in kinds.items())
 
@@ -173,10 +175,10 @@ def parsed(options: Mapping[str, str]) -> ReadOptions:
 
 
 def refuse_unfit(schema: Iterable[tuple[str, str, bool]], *, changes: bool) -> None:
-    """Raise Misuse for a user's schema, (name, Spark's name of the type, whether it may be null)
-    of each column, with a column that there is not, or not of this type, or that may be null where
-    the schema says never: Spark would not look, and show something else. And for one without
-    columns, of which no rows could be told."""
+    """Raise Misuse for a user's schema that does not fit. ``schema``: (name, Spark's name of the
+    type, whether it may be null) of each column. Refused are a column that does not exist, or not
+    of this type, or that may be null where the schema says never: Spark would not look, and show
+    something else. So is a schema without columns, which cannot say how many rows there are."""
     there = CHANGE_DDL if changes else DDL
     never = _NEVER_NULL_OF_CHANGES if changes else _NEVER_NULL
     seen: set[str] = set()
@@ -236,8 +238,8 @@ def known_of(options: Mapping[str, str], known: Sequence[str]) -> dict[str, str]
 
 
 def refuse_empty(given: Mapping[str, str], *names: str) -> None:
-    """Raise Misuse for one of these that is said to be nothing, as by a variable that is not set:
-    what then is done is not what was asked for."""
+    """Raise Misuse if one of these is empty, as by a variable that is not set: what would be done
+    then is not what was asked for."""
     for name in names:
         if given.get(name.lower()) == "":
             raise Misuse(f"{name}='' is empty: say which, or leave the option out")
@@ -303,7 +305,7 @@ def _number(given: Mapping[str, str], name: str) -> int | None:
 
 
 def _is_number(text: str) -> bool:
-    """Whether these are digits of a number that there may be; Python reads no very long ones."""
+    """Whether this is a number of a possible length; Python reads no very long ones."""
     return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
@@ -321,7 +323,7 @@ def _moment(given: Mapping[str, str]) -> int | None:
 
 
 def count_of(given: Mapping[str, str], name: str, default: int) -> int:
-    """A number that is no size: a unit behind it might be meant otherwise, as 30m. Raises
+    """A number that is no size, and so has no unit: 30m might mean something else. Raises
     Misuse."""
     text = given.get(name.lower())
     if text is not None and (not _is_number(text) or not int(text)):

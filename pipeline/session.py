@@ -23,15 +23,15 @@ CONFIGURATION = {
 
 
 def of_version(version: str) -> dict[str, str]:
-    """What Spark of a version wants set otherwise: before 4.3 streams that are read by Python
-    find no worker through a Unix socket."""
+    """What a version of Spark wants set otherwise: before 4.3 streams that are read by Python find
+    no worker through a Unix socket."""
     if version.startswith("4.2."):
         return {"spark.python.unix.domain.socket.enabled": "false"}
     return {}
 
 
 def without_spark(wrong: ImportError) -> Misuse:
-    """Of what cannot be imported."""
+    """The error for a Spark that cannot be imported."""
     return Misuse(f"Spark is missing, or older than 4.2 ({wrong}): pip install 'octavo[spark]'")
 
 

@@ -1,4 +1,4 @@
-"""Which published snapshot a read is of; without a wish, one that is pinned now."""
+"""Chooses the published snapshot that is read; if none is asked for, pins one now."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def chosen(options: ReadOptions) -> Published:
 def pinned(
     path: str, lease_ms: int, instead: str = "name a snapshot that its owner published, or "
 ) -> Published:
-    """The newest state of the store, which tasks read by links. Raises Misuse where it cannot be
-    used, or nothing can be made there (then ``instead`` helps, or a copy); Busy, Corruption,
-    StorageFailed, OSError."""
+    """Pin the newest state of the store, which tasks read by links. Raises Misuse if it cannot be
+    used, or no links can be made there (then the message advises ``instead``, or a copy); Busy,
+    Corruption, StorageFailed, OSError."""
     try:
         with usable("path", path):
             return pinning.pin(RealDisk(), path, lease_ms, wall_clock_ms())
@@ -72,7 +72,7 @@ def pinned(
         if not isinstance(cause, OSError) or cause.errno not in READ_ONLY:
             raise
         if there not in f"{cause.filename} {cause.filename2}":
-            raise  # it is not read either
+            raise  # the store cannot be read either
         raise Misuse(
             f"path={path!r}: no links can be made there ({cause.strerror}), and Spark's tasks read "
             f"a store by links; {instead}copy the store"

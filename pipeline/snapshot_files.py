@@ -35,7 +35,7 @@ from octavo.manifest.published import Published
 
 LOOK_EVERY_SECONDS = 1.0
 _KEPT_LEDGERS = 16
-"""Ledger files that stay mapped, and verified: a range of each of many buckets is in the same."""
+"""Ledger files that stay mapped, and verified: ranges of many buckets are in the same ones."""
 T = TypeVar("T")
 
 
@@ -70,7 +70,8 @@ class SnapshotFiles:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Around every use of the files: what is gone because the lease ended is told as that."""
+        """Context for every use of the files: if one is gone because the lease ended, it says
+        so."""
         self.check()
         try:
             yield
@@ -86,8 +87,8 @@ class SnapshotFiles:
     # ------------------------------------------------------------ the ledger
 
     def open_ledger(self, entry: LedgerEntry) -> Sst:
-        """One of its ledger files. Maps it and reads its summary; the last ones are kept, where a
-        process may map what it likes."""
+        """One of its ledger files. Maps it and reads its summary; the last ones are kept, if a
+        process may map as much as it likes."""
         known = self._ledgers.get(entry.name)
         if known is not None:
             return known
@@ -154,8 +155,7 @@ class SnapshotFiles:
     # ------------------------------------------------------------ the journal
 
     def open_journal(self, entry: JournalEntry) -> tuple[mmap | bytes, Offsets]:
-        """(map, offsets) of one of its journal files; kept, of many the last ones. Raises
-        Corruption."""
+        """(map, offsets) of one of its journal files; the last ones are kept. Raises Corruption."""
         known = self._journal.get(entry.name)
         if known is None:
             self._make_room(entry.bytes)
@@ -165,7 +165,7 @@ class SnapshotFiles:
             except OSError as error:
                 if error.errno != errno.ENOMEM or not self._journal:
                     raise
-                self._journal.clear()  # others have taken more of what there may be
+                self._journal.clear()  # others have taken what may be mapped
                 self._sums.clear()
                 mapped = self.disk.map(path)
             if entry.name.endswith(SEALED):
@@ -176,7 +176,8 @@ class SnapshotFiles:
         return known
 
     def _make_room(self, size: int) -> None:
-        """Let go of what was opened first, as far as another file of this size wants."""
+        """Let go of the journal files that were opened first, as far as another of this size
+        needs."""
         most, left = most_mapped_bytes(), sys.maxsize
         if most is not None:
             left = most - size - sum(len(mapped) for mapped, _ in self._journal.values())
@@ -186,8 +187,8 @@ class SnapshotFiles:
             self._sums.pop(first, None)
 
     def right(self, entry: JournalEntry) -> Right:
-        """What says which records of a journal file are as they were written; kept, so that what
-        was looked at once is not again. Raises Corruption."""
+        """The function that says which records of a journal file are as they were written; kept, so
+        that nothing is verified twice. Raises Corruption."""
         known = self._sums.get(entry.name)
         if known is None:
             known = self._sums[entry.name] = RecordSums(self.open_journal(entry)[0], entry.seed)

@@ -35,9 +35,10 @@ class DefaultSource(Writing, Following, DataSource):
         return "octavo"
 
     def schema(self) -> str:
-        """Those of a change; else the columns that the option ``columns`` names, or all."""
+        """The columns of a change; else those that the option ``columns`` names, or all."""
         if feed.is_feed(self.options):
-            # Here: of what a stream that starts refuses Spark tells a bug of its own last.
+            # Here: if a stream refuses something as it starts, Spark's message ends with a bug of
+            # its own.
             feed.feed_options(self.options)
             return feed.SCHEMA
         options = parsed(self.options)
@@ -57,8 +58,8 @@ class DefaultSource(Writing, Following, DataSource):
         return made(options, *self._pin(), schema)
 
     def _pin(self) -> tuple[str, str | None]:
-        """The directory of the snapshot that all actions read, and of that from which changes
-        are."""
+        """The directory of the snapshot that all actions read, and of that from which changes are
+        read, if any."""
         if self._pinned is None:
             options = parsed(self.options)
             begin = start_path(options)  # first: where it fails nothing is pinned
@@ -66,7 +67,7 @@ class DefaultSource(Writing, Following, DataSource):
         return self._pinned
 
     def __getstate__(self) -> dict[str, Any]:
-        # With a schema of the user's, schema() is never called; but pickled it is before any use.
+        # With a user's schema, schema() is never called; but this is pickled before any use.
         writes = lowered(self.options).keys() & set(map(str.lower, OPTIONS))
         if not (feed.is_feed(self.options) or writes):
             self._pin()

@@ -32,7 +32,7 @@ def is_remote(spark: Any) -> bool:
 
 
 def parallelism(spark: Any) -> int:
-    """How many tasks run at once, as Spark counts. Through Spark Connect a job of one stage."""
+    """How many tasks run at once, as Spark counts. Through Spark Connect this takes a job."""
     if not is_remote(spark):
         return int(spark.sparkContext.defaultParallelism)
     numbers = spark.range(_PROBE_ROWS).selectExpr("spark_partition_id() as part")
@@ -40,8 +40,8 @@ def parallelism(spark: Any) -> int:
 
 
 def results(spark: Any, work: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
-    """What ``work`` gives for each, a task of Spark's each, in their order. Raises what one raised,
-    as Spark tells it."""
+    """What ``work`` gives for each of ``tasks``, in their order; each is a task of Spark's. Raises
+    what one raised, as Spark reports it."""
     if not tasks:
         return []
     if not is_remote(spark):

@@ -1,7 +1,7 @@
 """Arrow batches of a DataFrame as operations of a job: which columns there may be, and their rules.
 
 key            binary or string, never null, never empty
-value          binary or string; null deletes the key, but a put that is told to be one has a value
+value          binary or string; null deletes the key (not if _change_type says that it is a put)
 bucket         binary or string; not null. Without the column: the option ``bucket``, or ""
 metadata       binary or string; null: none
 expires_at     timestamp, or bigint of ms UTC; null, and 0 of a bigint: never
@@ -42,8 +42,8 @@ _KINDS = ("put", "delete")
 
 
 def named(names: Sequence[str]) -> list[str]:
-    """Columns as they are called here where only case tells them apart: to Spark that is the same,
-    unless spark.sql.caseSensitive says otherwise. What is called so exactly stands for itself."""
+    """Names of columns as they are here, where only their case differs: to Spark that is the same,
+    unless spark.sql.caseSensitive says otherwise. An exact name stands for itself."""
     known = {name for name in (*ALLOWED, *IGNORED) if name not in names}
     every = [name.lower() for name in names]
     once = {name for name in known if every.count(name) == 1}
@@ -118,8 +118,8 @@ def operations(batch: pa.RecordBatch, bucket: bytes) -> Operations:
 
 
 def _needed(columns: dict[str, Any], bucket: bytes) -> tuple[dict[str, Any], bytes]:
-    """The columns without those that say the same of all rows as their absence would, and the
-    bucket: what is left is often plain puts, which cost less than others."""
+    """The columns without those that say no more than their absence would, and the bucket: what is
+    left is often plain puts, which cost less than others."""
     columns = dict(columns)
     for name in ("metadata", "expires_at"):
         if name in columns and columns[name].null_count == len(columns[name]):
@@ -157,7 +157,7 @@ def _deletes(columns: dict[str, Any]) -> Mask | None:
 
 
 def _refuse_puts_without_value(values: Any, puts: Any) -> None:
-    """An empty value is one; null is none. Raises Misuse that names the first row."""
+    """Raise Misuse that names the first put whose value is null; an empty value is one."""
     if values is None:
         row = pc.index(puts, True).as_py()
         if row >= 0:
@@ -207,7 +207,7 @@ def _strings(column: Any) -> ByteColumn:
 
 
 def _expiries(column: Any) -> Words:
-    """0 where a row never expires. Raises Misuse, as a put does, but that 0 is such a number."""
+    """Expiries, ms UTC; 0: never. Raises Misuse, as a put does, but a bigint may be 0."""
     known = pc.is_valid(column)
     if pa.types.is_timestamp(column.type):
         column = pc.cast(column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False), pa.int64())

@@ -53,13 +53,13 @@ class Views:
         self.views[rows] = views
 
     def add_copied(self, buffer: mmap | bytes, rows: Ints, at: Ints, lengths: Ints) -> None:
-        """As ``add``, without a view of the buffer afterwards."""
+        """As ``add``, but copies the bytes, and keeps no view of the buffer."""
         found = gather(np.frombuffer(buffer, dtype=np.uint8), at, lengths)
         blob = found.blob if len(found.blob) else b"\0"
         self.add(blob, rows, found.offsets[:-1], lengths)
 
     def array(self) -> pa.Array:
-        """The array, its bytes its own. One copy."""
+        """The array, with bytes of its own. One copy."""
         buffers = [None, pa.py_buffer(self.views), *self.buffers]
         return pa.Array.from_buffers(pa.binary_view(), len(self.views), buffers).cast(pa.binary())
 
@@ -78,7 +78,8 @@ class Views:
         raw_bytes: Ints,
         otherwise: Callable[[int], bytes],
     ) -> None:
-        """Values that are compressed; ``otherwise`` says what is wrong with that of a row."""
+        """Add compressed values; ``otherwise`` reads that of a row, and raises what is wrong with
+        it."""
         found = together(buffer, at, lengths, raw_bytes)
         if found is not None:
             self.add(found.blob, rows, found.offsets[:-1], raw_bytes)
@@ -95,7 +96,7 @@ class Views:
 
 
 def together(buffer: mmap | bytes, at: Ints, lengths: Ints, raw_bytes: Ints) -> ByteColumn | None:
-    """Values of which some are compressed, end to end. None where they are to be looked at one by
+    """Unpack values, some of them compressed, end to end. None if they must be looked at one by
     one: there are few, or one is wrong."""
     if not may_hold(lengths, raw_bytes):
         return None

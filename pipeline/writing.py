@@ -35,7 +35,7 @@ from octavo.pipeline.read_options import known_of, local_path, lowered, refuse_e
 DUPLICATES = ("last", "first", "error")
 _ORDERED_ROWS = 1 << 15
 OPTIONS = ("jobId", "duplicates", "orderColumn", "checkpointLocation", "queryName")
-"""What only who writes says."""
+"""Options of writes only."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,8 @@ def staged(
 
 
 def _named(batches: Iterator[pa.RecordBatch], *, exact: bool) -> Iterator[pa.RecordBatch]:
-    """Batches whose columns have the names that are known here; ``exact``: they had them before,
-    which only a task is told. Raises Misuse."""
+    """Batches whose columns have the names that are known here; ``exact``: case counts, which only
+    a task is told; raises Misuse if they did not have these names before."""
     for batch in batches:
         names = staged_columns.named(batch.schema.names)
         if exact and names != batch.schema.names:
@@ -218,7 +218,7 @@ def forget(path: str, folder: str) -> None:
 
 
 def _leave_nothing(path: str) -> None:
-    """Of a store that was destroyed meanwhile, where tasks made these anew. Raises OSError."""
+    """Remove the directories of a destroyed store that tasks made anew. Raises OSError."""
     disk = RealDisk()
     if not disk.exists(f"{path}/{IDENTITY}"):
         disk.rmdir(f"{path}/{staging.STAGING}")
@@ -277,7 +277,7 @@ class Writing:
     options: Any
 
     def writer(self, schema: Any, overwrite: bool) -> BulkWriter:
-        """Of ``df.write``: appends, replacing keys. Raises Misuse."""
+        """The writer of ``df.write``: appends, replacing keys. Raises Misuse."""
         if overwrite:
             raise Misuse(
                 'mode("overwrite") is refused: it would have to delete the whole store. '
@@ -289,8 +289,8 @@ class Writing:
         return BulkWriter(options, f"{options.job_id[:90]}.{secrets.token_hex(8)}")
 
     def streamWriter(self, schema: Any, overwrite: bool) -> StreamSink:  # noqa: N802
-        """Of ``df.writeStream``, in append mode; Spark itself refuses update mode for all sinks in
-        Python. Raises Misuse."""
+        """The writer of ``df.writeStream``, in append mode; Spark itself refuses update mode for
+        all sinks in Python. Raises Misuse."""
         if overwrite:
             raise Misuse(
                 'outputMode("complete") is refused, and Spark takes no "update" for it: use '
