@@ -37,7 +37,7 @@ _NOISE = np.random.default_rng(5).bytes(16 << 20)
 
 
 def value(number: int, size: int) -> bytes:
-    """Noise of a place that the number tells, and the number."""
+    """The number, then noise from a place that the number gives."""
     start = number * 7919 % (len(_NOISE) - size)
     return number.to_bytes(8, "little") + _NOISE[start : start + size - 8]
 
@@ -81,7 +81,7 @@ def get_many(name: str, peer: Any, keys: list[bytes]) -> list[bytes | None]:
 
 
 def rate(seconds: float, step: Callable[[], int]) -> float:
-    """What ``step`` does in a second, which says how much it did."""
+    """How much ``step``, which returns how much it did, does in a second."""
     began, done = time.perf_counter(), 0
     while (passed := time.perf_counter() - began) < seconds:
         done += step()

@@ -180,7 +180,8 @@ class FloorStore(Adapter):
             raise OSError("a short write")
 
     def _grow(self) -> None:
-        """Room is told of last: whoever sees it may copy into the map."""
+        """Map more of the log. The room is set last: a thread that sees it may copy into the
+        map."""
         if self._end > self._room:
             room = (self._end // _LOG_STEP + 1) * _LOG_STEP
             if self._durable:
@@ -390,8 +391,8 @@ class FloorStore(Adapter):
 
 
 def _shift_and_bits(rows: int) -> tuple[int, int]:
-    """Of a hash table at most half full: a hash's bits that do not tell its slot; a slot's that
-    tell the row."""
+    """For a hash table at most half full: (a hash's bits that do not tell its slot, a slot's bits
+    that tell the row)."""
     return 64 - (2 * rows).bit_length(), rows.bit_length()
 
 

@@ -50,7 +50,8 @@ while os.getppid() == int(sys.argv[2]):
 
 
 class Figure(NamedTuple):
-    """What was measured beside its bound; ``None``: there is none, it is told for comparison."""
+    """What was measured beside its bound; ``None``: there is none, and it is shown for
+    comparison."""
 
     what: str
     measured: float
@@ -72,14 +73,14 @@ def open_store(path: Path, **options: Any) -> Any:
 
 
 def fill(store: Any, values: Values, count: int, group: int = 1000) -> None:
-    """The numbers [0, count), in groups."""
+    """Put the keys numbered [0, count), in groups."""
     for at in range(0, count, group):
         numbers = range(at, min(at + group, count))
         store.put_many((key(number), values.of(number)) for number in numbers)
 
 
 def fill_buckets(store: Any, values: Values, count: int) -> None:
-    """The same one by one, in a hundred buckets by turns; every second one has metadata."""
+    """Put the same one by one, in a hundred buckets by turns; every second one has metadata."""
     buckets = [store.bucket(f"bucket {number}") for number in range(100)]
     for number in range(count):
         metadata = b"some metadata" if number & 1 else b""

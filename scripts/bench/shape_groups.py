@@ -96,7 +96,8 @@ class Sized:
         return lambda chance: ([one(chance) for _ in range(number)],)
 
     def together(self, of: Callable[[int], bytes] = key, size: int = _GROUP) -> Any:
-        """What builds a store by put_many of so many; keys by their numbers."""
+        """The function that builds a store by put_many of ``size`` keys at a time; ``of`` gives
+        keys by number."""
 
         def build(side: Side) -> None:
             for at in range(0, self.count, size):
@@ -106,7 +107,7 @@ class Sized:
         return build
 
     def one_by_one(self, method: str) -> Callable[[Side], None]:
-        """What builds a store by that method of key and value."""
+        """The function that builds a store by a method that takes key and value."""
 
         def build(side: Side) -> None:
             put = getattr(side, method)

@@ -1,8 +1,8 @@
-"""Octavo and RocksDB as the shapes of work take them: each method is one operation, the same on
-both sides.
+"""Octavo and RocksDB as the two sides of the shapes of work: each method is one operation, the same
+on both.
 
-What a peer has no word for it does as its users do: metadata and an expiry stand before the value,
-an index entry is a key of its own with an empty value, in one batch with its object, and a
+What a peer does not offer is done as its users do it: metadata and an expiry stand before the
+value, an index entry is a key of its own with an empty value, in one batch with its object, and a
 condition is a read before the put. All keys of objects are above ``_LOWEST``.
 """
 
@@ -48,8 +48,8 @@ class Side(ABC):
     get_many: Callable[[list[bytes]], list[bytes | None]]
 
     def __init__(self, path: Path, *, cached: bool) -> None:
-        """Open the store, made if it is not there. Where it is not ``cached`` nothing is kept of
-        what was read but by the operating system."""
+        """Open the store, made if it is not there. If not ``cached``, only the operating system
+        keeps what was read."""
         self._taken = _LOWEST
         self._open(path, cached)
 
@@ -63,7 +63,7 @@ class Side(ABC):
 
     @abstractmethod
     def settle(self) -> None:
-        """Wait until nothing is left to be done beside."""
+        """Wait until no background work is left."""
 
     @abstractmethod
     def put_with_metadata(self, key: bytes, value: bytes) -> None: ...
@@ -81,11 +81,11 @@ class Side(ABC):
 
     @abstractmethod
     def put_if(self, key: bytes, value: bytes) -> None:
-        """A put of a version that was seen just before."""
+        """A put on condition that the version seen just before is the newest."""
 
     @abstractmethod
     def put_if_known(self, key: bytes, value: bytes) -> None:
-        """A put of the version that was put here before, if any."""
+        """A put on condition that the version that was put here before, if any, is the newest."""
 
     @abstractmethod
     def items(self, first: bytes, count: int) -> Pairs:
@@ -276,7 +276,8 @@ class RocksSide(Side):
         return list(self._database.items(from_key=prefix, read_opt=below))
 
     def newest(self, prefix: bytes) -> list[bytes]:
-        # With an upper bound only: what rocksdict calls a lower bound is taken for one, too.
+        # With an upper bound only: rocksdict takes what it calls a lower bound for an upper one,
+        # too.
         below = self._below(_after(prefix))
         found = islice(self._database.keys(backwards=True, read_opt=below), 1)
         return [key for key in found if key.startswith(prefix)]
@@ -288,8 +289,8 @@ class RocksSide(Side):
         return [key[size:] for key in self._database.keys(from_key=front, read_opt=below)]
 
     def _below(self, end: bytes) -> Any:
-        """Options of a read that ends there. To be kept until it has ended: its iterator does not
-        keep the bound, and then now and then gives too few."""
+        """Options of a read that ends at ``end``. Keep them until it has ended: its iterator does
+        not keep the bound alive, and without it now and then gives too few."""
         options = self._options()
         options.set_iterate_upper_bound(end)
         return options

@@ -121,8 +121,8 @@ class Taken(DataSourceArrowWriter):  # type: ignore[misc]
 
 
 def sorted_rows(strings: Any) -> Any:
-    """Numbers of the rows of an array of bytes in their order: as words, without those that are the
-    same in all rows. The rows have a length that eight divides."""
+    """The numbers of an array's rows of bytes, sorted by the rows: these are compared as words,
+    without words that are the same in all rows. Rows have a length that eight divides."""
     words = strings.view(">u8").astype(np.uint64)
     words = words[:, (words != words[0]).any(axis=0)]
     return np.argsort(words[:, 0]) if words.shape[1] == 1 else np.lexsort(words.T[::-1])
@@ -233,7 +233,7 @@ def measured(spark: Any, where: str, name: str, rows: int, size: int, runs: int)
 
 
 def write_on(path: str) -> None:
-    """Put one key after the other until nobody listens; tell how many there are, every 50 ms."""
+    """Put one key after the other until nobody listens; print how many there are, every 50 ms."""
     value = random.Random(1).randbytes(84)
     with octavo.open(path) as store:
         told = time.perf_counter()
@@ -274,8 +274,9 @@ class Writer:
 
 
 def beside_writer(spark: Any, name: str, where: str, seconds: float, runs: int, nice: int) -> None:
-    """Folds of a store that another process writes to at full rate: its rate with and without, and
-    with the same query of as many rows in Parquet, and of batches that are there already."""
+    """Folds of a store that another process writes to at full rate: that one's rate with and
+    without them, and with the same query of as many rows in Parquet, and of batches that are there
+    already."""
     make_nice(nice)
     path, parquet = f"{where}/{name}", f"{where}/state.parquet"
     store = spark.read.format("octavo").option("columns", "key,sqn")

@@ -33,15 +33,15 @@ def session(threads: int = 2) -> Any:
 
 
 def seconds_of_processors(without: int = 0) -> float:
-    """What the processes below this one have used, those that ended included; without those from
-    one on down."""
+    """CPU time of the processes below this one, ended ones included; without the process
+    ``without`` and those below it."""
     ticks = sum(sum(map(int, fields[11:15])) for fields in below(without).values())
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def below(without: int = 0) -> dict[int, list[str]]:
-    """What /proc tells of each process below this one, from its state on; without those from one
-    on down."""
+    """The fields of /proc/N/stat, from the state on, of each process below this one; without the
+    process ``without`` and those below it."""
     found: dict[int, list[str]] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{name}/stat") as file:
@@ -57,7 +57,7 @@ def below(without: int = 0) -> dict[int, list[str]]:
 
 def make_nice(number: int) -> None:
     """Lower the priority of the processes below this one, as if Spark had been started so. Threads
-    and workers to come have it from those that make them."""
+    and workers to come inherit it."""
     for process in below():
         for thread in os.listdir(f"/proc/{process}/task"):
             os.setpriority(os.PRIO_PROCESS, int(thread), number)
@@ -111,7 +111,7 @@ def tell(name: str, tasks: dict[str, Task], found: dict[str, list[Cost]]) -> Non
 
 
 def ratio(costs: list[Cost], others: list[Cost], of: int) -> float:
-    """The median of the ratios turn by turn: 0: of time, 1: of CPU time."""
+    """The median of the ratios turn by turn. ``of``: 0: time, 1: CPU time."""
     return statistics.median(a[of] / max(b[of], 0.01) for a, b in zip(costs, others, strict=True))
 
 

@@ -14,13 +14,13 @@ _LOOKS = 6
 
 
 def directory(path: str) -> str:
-    """That directory, made if it is not there: an argument's type."""
+    """Make the directory if it is not there, and return it: the type of an argument."""
     Path(path).mkdir(parents=True, exist_ok=True)
     return path
 
 
 def key(number: int) -> bytes:
-    """The keys in an order that looks random."""
+    """The key of a number; the keys come in an order that looks random."""
     return b"%016x" % (number * _ODD % (1 << 64))
 
 

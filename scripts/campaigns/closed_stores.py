@@ -2,8 +2,8 @@
 
 Each case is a store of its own, of two types under random strategies, with batches, index entries,
 expiries, compressible and large values, and sometimes a durable consumer. What the tasks make is
-held against what the store says before, and its feed, with the ledger that is there and with a new
-one; then the same with an I/O error, a SIGKILL or a power cut somewhere, and once more behind it.
+compared with the contents and the feed from before, with the ledger that is there and with a new
+one; then the same with an I/O error, a SIGKILL or a power cut somewhere, and once more after that.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def case(seed: int, number: int) -> dict[str, int]:
 
 
 class Specimen:
-    """A store, what it says, and its feed."""
+    """A store, its contents, and its feed."""
 
     def __init__(self, rng: random.Random) -> None:
         self.options: dict[str, Any] = {
@@ -96,7 +96,7 @@ class Specimen:
             assert replayed(self.feed) == living(self.state)
 
     def check(self, disk: SimDisk, label: str) -> None:
-        """The store says the same, and so does what is left of its feed."""
+        """See that the store has the same contents, and the same in what is left of its feed."""
         with opened(PATH, disk, **self.options) as store:
             assert state_of(store) == self.state, label
             report = store.verify()
@@ -116,8 +116,8 @@ class Specimen:
             assert replayed(left) == living(self.state), label
 
     def disturbed(self, rng: random.Random, what: str) -> str:
-        """Something happens while this is done; then the store is as it was, and it is done
-        again, with an opening between or without. What it was that happened."""
+        """Do the work with an error, a cut or a kill within it. Then the store must be as it was,
+        and the work is done again, with an opening between and without. Returns which it was."""
         whole = copy_of(self.disk)
         begun = whole.ops
         WORKS[what](whole)
@@ -213,7 +213,7 @@ def living(state: dict[Any, Any]) -> dict[Any, bytes]:
 
 
 def feed_of(store: octavo.Store, since: int | None) -> dict[int, tuple[Any, ...]]:
-    """By sqn; None: all there is."""
+    """The feed above ``since``, by sqn; None: all there is."""
     found = store.changes(compacted=True) if since is None else store.changes(since)
     return {
         each.sqn: (
@@ -225,7 +225,7 @@ def feed_of(store: octavo.Store, since: int | None) -> dict[int, tuple[Any, ...]
 
 
 def replayed(feed: dict[int, tuple[Any, ...]]) -> dict[Any, bytes]:
-    """What a follower ends with."""
+    """What a follower of the feed ends with."""
     out: dict[Any, bytes] = {}
     for sqn in sorted(feed):
         kind, tag, bucket, key, value, _, _, _, expires_at, _ = feed[sqn]

@@ -1,7 +1,7 @@
 """Every bit of every file of small stores flipped, and sectors zeroed, cut, doubled and exchanged.
 
-Each kind of file has the same share of it, and so has each part of a kind. Right values or a named
-error, and what is lost is told; at most 256 MiB and 5 s of processor.
+Each kind of file gets the same share, and so does each part of a kind. A store must give right
+values or a named error, and report what is lost, in at most 256 MiB and 5 s of CPU time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Real full disks of growing size: clear answers, reads go on, nothing acknowledged is lost.
 
-Case N is a disk of 64 KiB and N % 64 times 48 KiB more; of every second 64 the write maps begin
+Case N is a disk of 64 KiB and N % 64 times 48 KiB more; in every second 64 cases write maps begin
 early. Needs root.
 """
 

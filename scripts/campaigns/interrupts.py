@@ -1,7 +1,7 @@
 """Ctrl-C within every call: it is done or not, the store goes on and verifies.
 
 Puts, batches, reads, scans, snapshots, publishing, compaction, backups, closing, opening; in one
-case by the clock, in the next at steps that the seed says. In two cases of six a head-only store,
+case by the clock, in the next at steps drawn from the seed. In two cases of six a head-only store,
 in two beside a thread that goes on; in two of three with small sizes.
 """
 

@@ -57,7 +57,8 @@ def kill(seed: int, number: int) -> dict[str, int]:
 
 
 def _live(rounds: Rounds) -> None:
-    """After a failure nobody knows what the nursery, and its disk, are in: they are made anew."""
+    """Run the rounds. After a failure nobody knows the state of the nursery and its disk: they are
+    made anew."""
     try:
         for _ in range(ROUNDS):
             rounds.live_and_die()

@@ -60,14 +60,14 @@ class Run(NamedTuple):
     """What pytest said."""
 
     code: int
-    """1: a test failed; 0: all passed; -1: no end; anything else: pytest itself could not."""
+    """1: a test failed; 0: all passed; -1: no end; anything else: pytest itself failed."""
     failed: str
     """The first test that did."""
     seconds: float
 
 
 def _bounded() -> None:
-    """A bound that is gone must not take the machine's memory."""
+    """Limit memory: a mutant without its bound must not take all of the machine's."""
     resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
@@ -91,7 +91,7 @@ class Scratch:
         """Have pytest run these, up to the first failure."""
         shutil.rmtree(self.temporary, ignore_errors=True)
         self.temporary.mkdir()
-        # Bytecode is told from its source by time and size, and mutants come quickly.
+        # Python tells by time and size whether bytecode is of a source, and mutants come quickly.
         told = {**os.environ, "PYTHONPATH": str(self.root / ".types")}
         told |= {"PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(self.temporary)}
         began = time.monotonic()
@@ -193,7 +193,7 @@ def said(run: Run) -> str:
 
 
 def campaign(mutants: Sequence[Mutant], results: Path | None, search: Sequence[str]) -> int:
-    """Run them all; the number of those that are no success."""
+    """Run them all; returns how many were not caught."""
     done = kept(results)
     usual: dict[str, float] = {}
     bad = 0

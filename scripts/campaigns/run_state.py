@@ -23,7 +23,8 @@ class RunState:
     failures: list[dict[str, object]] = field(default_factory=list)
     """The first of them: {"case": number, "error": text}."""
     begun: int | None = None
-    """The case under way when this was written: who finds it knows that the run ended there."""
+    """The case under way when this was written. If it is found set, the run ended within that
+    case."""
     tries: int = 0
     """How often a run ended with ``begun`` under way."""
 

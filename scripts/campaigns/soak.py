@@ -1,9 +1,9 @@
 """Mixed work on one store for as long as it goes on: right, verified, flat in what it holds.
 
 A writer, two readers and a thread that compacts, backs up, publishes and takes snapshots. After
-each case all contents are compared with a dict and descriptors, threads, memory and files with
-what there was before; every tenth verifies the store and opens its backup. A case goes on with the
-store of the case before, where the same process did that.
+each case all contents are compared with a dict, memory with that of the first cases, and
+descriptors and threads with fixed bounds; every tenth verifies the store and opens its backup. A
+case goes on with the store of the case before, where the same process did that.
 """
 
 from __future__ import annotations

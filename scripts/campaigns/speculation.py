@@ -1,17 +1,17 @@
 """Copies of slow tasks that Spark itself starts: loads, streams and work on a closed store.
 
-Each case starts a Spark of two executors, on two addresses of this machine: it starts a copy of a
-task only where no attempt of it runs yet. One task of each job goes slow, and no part of it says
-for how long: attempts wait for what others have done, in one of these ways
+Each case starts a Spark of two executors, on two addresses of this machine, since Spark starts a
+copy of a task only where no attempt of it runs yet. One task of each job is slow, for no set time:
+attempts wait for what others have done, in one of these ways
 
     stalled     the first attempt stands still within its work; the copy counts
-    woken       the same, but that it goes on as soon as the job is over, until Spark ends it
-    overtaken   the first attempt has done its work and not said so; the copy counts
-    too late    the copy has done its work and not said so; the first attempt counts
+    woken       the same, but it goes on as soon as the job is over, until Spark ends it
+    overtaken   the first attempt has done its work but not said so; the copy counts
+    too late    the copy has done its work but not said so; the first attempt counts
     both        the first attempt goes on as the copy says that it is done
 
-What comes of a job must be what comes of it without copies, and nothing may be left of attempts
-that do not count; but for one that is woken after the end, whose files are swept by age.
+A job must give what it gives without copies, and nothing may be left of attempts that do not count,
+except of one that is woken after the end: its files are swept by age.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ MIXED = (
 )
 """Rows of every kind: puts of three buckets, some with metadata or an expiry, and deletes."""
 SLOW = 1
-"""The partition of which a copy is made; there are more, for a copy is made once some are done."""
+"""The slow partition, which gets a copy. There are others, since a copy is made once some are
+done."""
 WAIT_SECONDS = 600.0
 CONFIGURATION = {
     "spark.ui.enabled": "false",
@@ -89,7 +90,7 @@ def case(seed: int, number: int) -> dict[str, int]:
 
 
 def environment() -> dict[str, str]:
-    """That of the program that this file is, too: it and its tasks find the tests' modules."""
+    """The environment of this file as a program: it and its tasks find the tests' modules."""
     paths = [str(ROOT / "tests" / folder) for folder in ("model", "pipeline")]
     return os.environ | {
         "SPARK_LOCAL_IP": "127.0.0.1",
@@ -163,7 +164,7 @@ def wait(marks: str, name: str) -> None:
 
 
 def stall(way: str, marks: str) -> None:
-    """Within a task's work."""
+    """Stand still within a task's work, if this is the attempt that should."""
     found = slow_attempt()
     if found is not None and found[1] == 0 and way in ("stalled", "woken"):
         wait(marks, "over")
@@ -295,7 +296,7 @@ class Jobs:
             return held(snap), sorted(map(repr, store.bucket("").index("f").range()))
 
     def run(self, number: int, what: str, way: str) -> Callable[[], None]:
-        """Do a job and see what came of it; what looks again when Spark is gone."""
+        """Do a job and check what came of it. Returns what checks it again when Spark is gone."""
         path, marks = self._work / f"{number} {what}", self._work / f"{number} marks"
         marks.mkdir()
         {"load": self._load, "stream": self._stream}.get(what, partial(self._closed, what))(

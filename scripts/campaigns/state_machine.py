@@ -1,6 +1,6 @@
 """Random calls against a dict, with snapshots, reopenings and lost processes; and indexes so.
 
-Each case is a run of a state machine of tests/model with a seed of its own, of each by turns.
+Each case runs a state machine of tests/model, by turns each of them, with a seed of its own.
 """
 
 from __future__ import annotations

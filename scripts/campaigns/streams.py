@@ -33,7 +33,7 @@ def case(seed: int, number: int) -> dict[str, int]:
 
 
 def keep_logs(work: Path, kept: Path) -> None:
-    """Those of the driver and the owner, and of each executor, of all their lives."""
+    """Keep the logs of the driver, the owner and each executor, of all their lives."""
     for file in (*work.glob("*.stderr"), *work.glob("spark/work/*/*/stderr")):
         to = kept / file.relative_to(work)
         to.parent.mkdir(parents=True, exist_ok=True)

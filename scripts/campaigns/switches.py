@@ -1,8 +1,8 @@
 """Another thread's call at any point at which CPython may change threads: both are right.
 
-Each case is one kind of call, some hundred times, and other calls within it, every second of which
-stands still at some step of its own until the first one has ended; in every second round at sizes
-so small that few rows take all ways.
+Each case is one kind of call, some hundred times, with another call within each. Every second of
+these stands still at some step of its own until the first one has ended. In every second round
+sizes are so small that few rows take all ways.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ A module has
     case(seed, number)               does case ``number`` of the run of ``seed``, always the same;
                                      returns how much was done, {"images": 500, ...}, what is
                                      counted first; raises where something is wrong
-    CASE_SECONDS (may be absent)     a case that takes longer is a failure; 600
+    CASE_SECONDS (may be absent)     a case that takes longer is a failure; default 600
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Many threads on few keys: for each key there is an order of its calls that explains every answer.
 
-Over options and sizes that the seed says, and after how many steps threads take turns, beside
-compaction, backups, a feed, consumers, publishing, readers and merges. In one case of four the
-store is closed meanwhile; one of four is of a head-only store.
+The seed gives options, sizes, and after how many steps threads take turns; compaction, backups, a
+feed, consumers, publishing, readers and merges run beside them. In one case of four the store is
+closed meanwhile; one of four is of a head-only store.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def kept_open(home: Path, seed: str, *, heads: bool) -> list[Call]:
 
 
 def closed_meanwhile(home: Path, seed: str, *, heads: bool) -> list[Call]:
-    """What was answered is there when it is opened again, whatever else met the close."""
+    """Close the store amid calls: what was answered is there when it is opened again."""
     rng = random.Random(f"close {seed}")
     options = {**drawn_options(seed), **HEADS[heads], "sync": rng.choice(("none", 0.002))}
     store = octavo.open(home / "s", **options)
@@ -105,7 +105,7 @@ def closed_meanwhile(home: Path, seed: str, *, heads: bool) -> list[Call]:
             found = name_of(again.head_bucket(b"").get(KEY, key) if heads else again.get(key))
             if found not in possible:
                 raise AssertionError(f"{key!r} is {found!r}, and not of {possible}")
-    # What a write that met the close may have done is told of by nobody.
+    # Nobody says what a write that met the close has done.
     doubtful = {key for some in threads.unanswered.values() for key in some}
     return [call for call in history if call.key not in doubtful]
 
@@ -130,7 +130,7 @@ def followed(store: octavo.Store) -> None:
 
 
 def consumed(store: octavo.Store) -> None:
-    """It misses nothing behind what it acknowledged."""
+    """See that a consumer misses nothing behind what it acknowledged."""
     mail = store.consumer("mail")
     position = mail.position
     sqns = [change.sqn for change in mail.changes()]

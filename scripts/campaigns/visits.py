@@ -18,7 +18,8 @@ EXTRA_MIB = 256
 
 
 def visited(kind: str, seed: int, first: int, count: int) -> dict[str, int]:
-    """Visit so many. Raises AssertionError with what was wrong and how to see it again."""
+    """Visit ``count`` of them, from number ``first`` on. Raises AssertionError with what was wrong
+    and how to see it again."""
     sys.path.insert(0, str(MODEL))
     from in_memory import place
     from specimens import Specimens
