@@ -242,7 +242,7 @@ def _earlier(directory: str, what: str) -> Corruption:
 
 
 def _epoch(disk: Disk, directory: str, name: str) -> int:
-    """The epoch in which a journal file was made; 0: it is no such file, or that cannot be."""
+    """The epoch in which a journal file was made; 0: it is none, or its epoch is impossible."""
     if journal_names.identity(name) is None:
         return 0
     try:

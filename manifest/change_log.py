@@ -70,8 +70,8 @@ class Limits:
 
 
 def recover_whole(disk: Disk, directory: str) -> Recovered:
-    """Recover as ``recover`` does, without the lock: again if files went between the listing and
-    the reading, as when the store is opened meanwhile. Raises Corruption if something is lost.
+    """Recover as ``recover`` does, for a reader without the lock: tries again if something seems
+    lost, as when the store is opened meanwhile. Raises Corruption if it is.
     """
     for _ in range(READERS_ATTEMPTS):
         found = recover(disk, directory)

@@ -30,7 +30,7 @@ class Commit:
     """Of the newest batch of a stream; 0 of a job."""
     first_sqn: int
     last_sqn: int
-    """Both inclusive; ``first_sqn - 1`` where it brought nothing."""
+    """Both inclusive; the last one is ``first_sqn - 1`` if the commit brought nothing."""
     time_ms: int
 
 

@@ -1,5 +1,5 @@
-"""Whether a ledger is of the journal that stands beside it: no file of either says of which store
-it is, and a folder can be copied, or restored, into the wrong one.
+"""Checks whether a ledger is of the journal beside it: no file of either says of which store it is,
+and a folder can be copied, or restored, into the wrong one.
 
 A row of the ledger names a record by its sqn, and no store gives a sqn twice. So a few rows of the
 newest files are held against the records that they name: in a ledger of another store, or of a

@@ -52,7 +52,7 @@ def named(schema: StructType) -> StructType:
 
 def to_schema(schema: StructType, *, changes: bool) -> pa.Schema:
     """The Arrow schema that Spark wants, with columns named as they are here. Raises Misuse for a
-    column that does not exist like that."""
+    column that does not exist, or does not fit."""
     schema = named(schema)
     given = [(each.name, each.dataType.simpleString(), each.nullable) for each in schema.fields]
     refuse_unfit(given, changes=changes)

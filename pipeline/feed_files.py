@@ -25,7 +25,8 @@ from octavo.pipeline.places import Places, sealed_places, whole_records
 
 _TRIES = 20
 _LOOKS = 400
-"""Of some milliseconds each: where files come and go that often, most may see one that does."""
+"""Looks of some milliseconds each: where files come and go that often, most may meet one that
+does."""
 _TABLES = 4
 """Of sealed files, how many are kept; others are read again when they are asked for again."""
 T = TypeVar("T")

@@ -168,7 +168,7 @@ class _MetadataReader(DataSourceReader):
 
 def _places(table: str, schema: StructType) -> list[int]:
     """Which columns of the table a schema names, for Spark goes by their order alone. Raises Misuse
-    for a column that the table does not have like that, and for no column."""
+    for a column that the table does not have, or that does not fit, and for no column."""
     there = _columns(table)
     fitting = [
         field.nullable and there.get(field.name.lower()) == field.dataType.simpleString()

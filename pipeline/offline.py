@@ -41,7 +41,7 @@ R = TypeVar("R")
 STRETCH_SQNS = 1 << 19
 """What a task of the first step reads of the journal."""
 RANGE_ROWS = 1 << 20
-"""What a task of the second step merges, about, before what was replaced is left out."""
+"""About how many rows a task of the second step merges, replaced ones included."""
 RANGE_BYTES = 1 << 30
 """... or so many bytes of files, for there may be much metadata."""
 _LEAST_ROWS = 1 << 15
@@ -98,7 +98,7 @@ def merge(path: str, spark: Any = None) -> OfflineReport:
 
 
 def store_path(path: str) -> str:
-    """Absolute, of a path or a URI of this machine. Raises Misuse."""
+    """The absolute path of a path or ``file:`` URI. Raises Misuse."""
     return local_path(os.fspath(path))
 
 

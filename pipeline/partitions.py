@@ -28,7 +28,7 @@ SAMPLES = 64
 _ROW_BYTES = 24
 """What a row costs beside its key, metadata and value."""
 _MOST_PARTS = 1 << 14
-"""A bound, since what a manifest says of the sizes of files may be anything."""
+"""Bound of the parts, since a manifest may give any sizes of files."""
 
 
 @dataclass

@@ -70,8 +70,8 @@ class SnapshotFiles:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Context for every use of the files: if one is gone because the lease ended, it says
-        so."""
+        """Context for every use of the files. Raises SnapshotExpired for one that is gone because
+        the lease ended."""
         self.check()
         try:
             yield

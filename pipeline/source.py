@@ -37,8 +37,8 @@ class DefaultSource(Writing, Following, DataSource):
     def schema(self) -> str:
         """The columns of a change; else those that the option ``columns`` names, or all."""
         if feed.is_feed(self.options):
-            # Here: if a stream refuses something as it starts, Spark's message ends with a bug of
-            # its own.
+            # Checked here: of what a stream refuses as it starts, Spark's message ends with a bug
+            # of its own.
             feed.feed_options(self.options)
             return feed.SCHEMA
         options = parsed(self.options)

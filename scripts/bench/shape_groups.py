@@ -71,7 +71,7 @@ class Sized:
         return key(next(self.fresh)), self.value(chance.randrange(1 << 30))
 
     def first_of(self, rows: int) -> Callable[[Chance], tuple[bytes, int]]:
-        """A place that has so many keys behind it, if there are so many, and that number."""
+        """(a place with so many keys behind it, if there are so many, that number)."""
         places = int((1 << 64) * max(1 - 1.2 * rows / self.count, 0.001))
         return lambda chance: (b"%016x" % chance.randrange(places), rows)
 
