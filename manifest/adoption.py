@@ -89,7 +89,7 @@ def adopted(
     found.notes.extend(notes)
     if found.doubtful:
         found = found._replace(epoch=youngest(disk, directory, disk.listdir(directory)))
-    if updating:  # not before what it is about is gone
+    if updating:  # the mark goes last
         disk.unlink(f"{directory}/{UPDATING}")
         disk.sync_dir(directory)
     if trims and (damaged or _is_lost(manifest)):

@@ -108,7 +108,7 @@ class ClosedStore:
         added: Sequence[JournalEntry],
         horizon: int,
     ) -> None:
-        """One durable change of the journal's manifest; then the old files are removed.
+        """Replace files by one durable change of the journal's manifest; then remove the old ones.
         ``horizon``: the highest sqn whose record was dropped or changed. Raises Misuse,
         StorageFull, StorageFailed."""
         manifest = self.journal.edit(added, removed, horizon=horizon)

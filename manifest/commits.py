@@ -54,7 +54,7 @@ def merged(commits: tuple[Commit, ...], newer: Iterable[Commit]) -> tuple[Commit
 
 
 def added(commits: tuple[Commit, ...], newer: tuple[Commit, ...]) -> list[Commit]:
-    """Those among the newer ones that are not among the others. O(1) where both are the same."""
+    """The commits in ``newer`` that are not in ``commits``. O(1) if both are the same tuple."""
     if newer is commits:
         return []
     known = {commit.name: commit for commit in commits}

@@ -182,8 +182,8 @@ class Consumers:
             self._write(self._known | {name: Progress(position, self._clock_ms())})
 
     def move(self, name: str, position: int) -> None:
-        """A consumer has come to ``position``, durably. Raises HistoryCompacted if it was
-        dropped, Misuse if it was farther already, StorageFull, StorageFailed."""
+        """Move a consumer on to ``position``, durably. Raises HistoryCompacted if it was dropped,
+        Misuse if it was farther already, StorageFull, StorageFailed."""
         with self.lock:
             before = self._known.get(name)
             if before is None:

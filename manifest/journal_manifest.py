@@ -336,7 +336,7 @@ def _pack(out: Packer, entries: Iterable[JournalEntry]) -> None:
 
 
 def _unpack(found: Unpacker) -> list[JournalEntry]:
-    """Entries that are possible in themselves."""
+    """Unpack entries, each checked by itself."""
     count = found.number()
     names = [name.decode("latin-1") for name in found.strings(count)]
     columns = [found.integers(count) for _ in _COLUMNS[: 5 if found.version < 2 else None]]

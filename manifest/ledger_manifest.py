@@ -60,7 +60,7 @@ class LedgerManifest:
         return cls()
 
     def emptied(self) -> LedgerManifest:
-        """What a ledger that is made anew begins with: what has expired stays so."""
+        """What a ledger that is made anew begins with: no file, but what has expired stays so."""
         return LedgerManifest(expired_ms=self.expired_ms)
 
     # ------------------------------------------------------------ looking

@@ -14,8 +14,8 @@ log = messages_of("octavo.recovery")
 
 
 def made_elsewhere(disk: Disk, directory: str, name: str) -> bool:
-    """Sealed files with the base 0 were made elsewhere, and are part of the journal only if the
-    manifest says so."""
+    """Whether this is a sealed file that was made elsewhere, as base 0 in its header shows. Such a
+    file is part of the journal only if the manifest says so."""
     who = journal_names.identity(name)
     if who is None or not name.endswith(journal_names.SEALED):
         return False

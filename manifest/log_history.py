@@ -104,7 +104,7 @@ class _Epoch:
         self.limits = limits
 
     def read(self, files: list[FileId]) -> None:
-        """Enter this epoch's history, or what can be said of one that has none."""
+        """Add this epoch's history to what was found, or a note of why it has none."""
         parsed: list[LogFile] = []
         for who in reversed(files):
             file = self._file(who)
@@ -168,7 +168,8 @@ class _Epoch:
     # ------------------------------------------------------------ following the changes
 
     def _replay(self, files: list[LogFile], at: int) -> None:
-        """``files``: from the one on whose record ``at`` is the newest whole snapshot."""
+        """Follow the changes from the newest whole snapshot on, record ``at`` of the first of
+        ``files``."""
         found = self.found
         base = files[0].records[at]
         found.snapshot = base.payload
@@ -256,7 +257,7 @@ class _Chain:
         return self.base + len(self.changes)
 
     def cut(self, sequence: int) -> int:
-        """Drop the changes above ``sequence``; how many there were."""
+        """Drop the changes above ``sequence``; returns how many there were."""
         keep = max(sequence - self.base, 0)
         dropped = max(len(self.changes) - keep, 0)
         del self.changes[keep:]

@@ -86,7 +86,7 @@ class Unpacker:
         return int(value)
 
     def integers(self, count: int) -> list[int]:
-        """A column of ``count`` integers. The caller bounds the count: all may be 0 in no bytes."""
+        """A column of ``count`` integers. The caller bounds the count: zeros take no bytes."""
         (width,) = self._take(1)
         if width == 0:
             return [0] * count

@@ -247,8 +247,8 @@ def _refuse_another_ledger(
 
 
 def _tails(disk: Disk, directory: str, found: Manifests) -> list[str]:
-    """Journal files above all that the manifest has, oldest first; of a file under two names the
-    sealed one."""
+    """Names of journal files above all that the manifest has, oldest first; of a file with two
+    names the sealed one."""
     manifest = found.journal
     last = max((entry.last_sqn for entry in manifest.entries), default=0)
     there = set(disk.listdir(directory))
@@ -325,8 +325,8 @@ def _gone(disk: Disk, draft: Draft, found: Manifests, newest: int) -> range:
 
 
 def unsealed_offsets(disk: Disk, path: str) -> array[int]:
-    """Where the records of the unsealed journal file at ``path``, which was pinned, begin; and the
-    last one's end. Raises Corruption."""
+    """Read where the records of a pinned, unsealed journal file begin, and where the last one ends.
+    Raises Corruption."""
     stored = disk.read(path + OFFSETS, cdb.MAX_FILE_BYTES)
     whole = len(stored) >= 12 and len(stored) % 4 == 0
     if not whole or xxh3(stored[:-8]) != int.from_bytes(stored[-8:], "little"):

@@ -281,7 +281,7 @@ def _removed(disk: Disk, path: str) -> bool:
 
 
 def _hide(disk: Disk, path: str) -> None:
-    """Take its manifest away, durably: or a power cut could leave one without its files. Raises
+    """Take the manifest away, durably, or a power cut could leave it without its files. Raises
     FileNotFoundError where the directory is gone."""
     manifest = f"{path}/{MANIFEST}"
     hidden = _aside(manifest)
@@ -290,7 +290,7 @@ def _hide(disk: Disk, path: str) -> None:
     try:
         disk.sync_dir(path)
     except OSError:
-        # A later sync that goes well would say nothing of this: the next try hides it anew.
+        # A later sync that goes well would not show that this failed: the next try hides it anew.
         with contextlib.suppress(OSError):
             disk.link(hidden, manifest)  # never over the manifest of a renewal meanwhile
         raise
@@ -412,7 +412,8 @@ def with_name(disk: Disk, store: str, name: str, now_ms: int) -> list[Published]
 
 
 def take_name(disk: Disk, holders: list[Published]) -> None:
-    """Have these go on without their name, durably: all of them, or else none. Raises OSError."""
+    """Take the name from these snapshots, durably: from all of them, or else none. Raises
+    OSError."""
     marked = []
     try:
         for each in holders:

@@ -183,7 +183,7 @@ def rebuilt_offsets(
     records = _records(buffer, path, 0, seed, 1 << 63, HIGHEST, found)
     if not len(records.numbers):
         raise Corruption(path, cdb.RECORDS_AT, "no whole record in a sealed journal file")
-    return records.offsets(), found.notes  # not what is torn: tables stand there
+    return records.offsets(), found.notes  # without ``torn``: tables stand there
 
 
 def _scanned(
@@ -220,7 +220,7 @@ def _records(
     # Plain numbers, not a tuple a record: the garbage collector would look at millions of lasting
     # objects again and again.
     numbers, starts = array("I"), array("I")
-    ends: dict[int, int] = {}  # of what no record of the same run follows
+    ends: dict[int, int] = {}  # of records that none of the same run follows
     start = cdb.RECORDS_AT
     if known is not None:
         newest, start = len(known) - 2, known[-1]
@@ -273,7 +273,7 @@ def _records(
             how = "of a write, or a sealing, that broke off"
             torn.append(f"{where}: torn tail of {size} bytes cut: {how}")
     if broken:
-        # Gone for ever; a number that is not there gets an empty range.
+        # They are gone for ever; a number that is not there gets an empty range.
         kept = [at for at, number in enumerate(numbers) if number not in broken]
         numbers, starts = (array("I", [column[at] for at in kept]) for column in (numbers, starts))
         changes = [

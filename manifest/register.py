@@ -95,7 +95,7 @@ class SnapshotRegister:
             return number
 
     def renew(self, number: int, lease_seconds: float) -> None:
-        """The lease begins anew and ends ``lease_seconds`` from now; that may be earlier.
+        """Begin the lease anew, to end ``lease_seconds`` from now; that may be earlier than before.
 
         O(1), or O(log leases) where it becomes shorter.
 
@@ -150,8 +150,8 @@ class SnapshotRegister:
         return over
 
     def needed(self, removed_at_version: int) -> bool:
-        """Whether a file that manifests from ``removed_at_version`` on do without must stay: a
-        lease on an older version is left, over or not. O(1), amortised."""
+        """Whether a file that manifests no longer have from ``removed_at_version`` on must stay:
+        whether a lease on an older version is left, over or not. O(1), amortised."""
         with self._lock:
             return self._oldest() < removed_at_version
 

@@ -140,7 +140,7 @@ def _record(
     at, end = offsets[relative], offsets[relative + 1]
     if at == end:
         return None
-    data = where.disk.pread(path, min(end - at, _MOST_BYTES), at)  # a map of it may be cut
+    data = where.disk.pread(path, min(end - at, _MOST_BYTES), at)  # its owner may cut a map of it
     with suppress(record.NotARecord):
         found = record.parse_header(data, held.seed ^ at, end - at)
         return found if found.relative_sqn == relative else None

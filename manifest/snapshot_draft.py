@@ -23,7 +23,7 @@ class Draft:
     """The directory that is being filled. ``discard`` it unless ``finish`` was reached."""
 
     def __init__(self, disk: Disk, store: str, now_ms: int) -> None:
-        """Make it, durably. Raises OSError."""
+        """Make the directory, durably. Raises OSError."""
         self._disk = disk
         self._store = store
         self.journal = f"{store}/journal"
@@ -100,7 +100,7 @@ class Draft:
             if self._disk.exists(self.path) or not self._disk.exists(f"{self._store}/{IDENTITY}"):
                 raise
         self._lock.release()
-        with suppress(FileNotFoundError):  # likewise
+        with suppress(FileNotFoundError):  # so too
             self._disk.unlink(f"{self.path}/{MAKING}")
         return made
 

@@ -33,8 +33,8 @@ _MAX_BYTES = 1 << 16
 
 
 def fields_of(disk: Disk, path: str) -> dict[str, Any]:
-    """What the directory says it is, its checksum compared and taken out. Raises Corruption,
-    UnsupportedFormat, FileNotFoundError."""
+    """Read what store the directory says it is; the checksum is compared and left out. Raises
+    Corruption, UnsupportedFormat, FileNotFoundError."""
     file = f"{path}/{IDENTITY}"
     refuse_links(disk, *(f"{path}/{folder}" for folder in FOLDERS))
     return decoded(disk.read(file, _MAX_BYTES), file, "a store", FORMAT_VERSION)

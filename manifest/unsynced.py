@@ -107,7 +107,8 @@ def _known_here(disk: Disk) -> set[str]:
 
 
 def written_anew(disk: Disk, directory: str, known: Container[str]) -> list[str]:
-    """Make durable what could not be synced before, if there was such a failure; notes of it.
+    """Write anew, durably, what could not be synced before, if there was such a failure; returns
+    notes.
 
     ``known``: names of files that the manifest has, which are durable. One call where there is no
     mark, else O(bytes of the others). Raises StorageFull, StorageFailed.

@@ -62,7 +62,7 @@ def record_batches(
 
 
 def cut(whole: Batch, names: Sequence[str]) -> Iterator[Batch]:
-    """The batch in parts of not too many rows and bytes of these columns."""
+    """Cut a batch into parts of not too many rows, and bytes of these columns."""
     return parts_of(
         whole, BATCH_ROWS, BATCH_BYTES, by_values="value" in names, by_buckets="bucket" in names
     )

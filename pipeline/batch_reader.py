@@ -98,7 +98,7 @@ class SnapshotReader(DataSourceReader):
         if self._in_journal_order(files):
             try:
                 return list(stretches(files, self._options.split_bytes)) or [KeyRange([])]
-            except (OSError, StorageFull) as error:  # which numbers are live is written down there
+            except (OSError, StorageFull) as error:  # a file there says which numbers are live
                 if isinstance(error, OSError) and error.errno not in READ_ONLY:
                     raise
         if self._in_file_order(files):

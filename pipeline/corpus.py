@@ -104,7 +104,7 @@ def readable(corpus: Corpus, code: str = "FAILED_READ_FILE[A-Z_.]*") -> Iterator
     It has Spark's words, and their last cause."""
     try:
         yield
-    except Exception as error:  # Spark's, and what it talks to Java by has others
+    except Exception as error:  # Spark's, or of its bridge to Java
         said = re.search(rf"\[{code}\] .*", str(error))
         if said is None:
             raise

@@ -82,7 +82,7 @@ def feed_options(options: Mapping[str, str]) -> FeedOptions:
     given = known_of(options, read_options.FEED_OPTIONS)
     refuse_empty(given, "consumerId")
     first, last = count_of(given, "startingSqn", 0), count_of(given, "endingSqn", 0)
-    if last and first > last + 1:  # the next one itself: nothing came since
+    if last and first > last + 1:  # one behind the last is fine: nothing came since
         raise Misuse(
             f"startingSqn={first} is above endingSqn={last}: the first change to read, and the last"
         )
@@ -309,7 +309,7 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """This query ends at the newest change now."""
+        """Have this query end at what is the newest change now."""
         self._target = self._look.newest()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -362,7 +362,7 @@ class FeedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return batches(self._options, partition, self._schema)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """All up to there was taken in: a durable consumer moves on."""
+        """Move the durable consumer on: all up to ``end`` was taken in."""
         sqn = int(end["sqn"])
         if self._options.consumer and sqn > self._acknowledged:
             commit.consumer_at(self._options.path, self._options.consumer, sqn)

@@ -2,7 +2,7 @@
 
 What is read is the directory and the manifest's log. A record counts once it is whole, its batch
 too, and the reader itself has synced its file. Files of a commit that no manifest names yet bound
-what may be told: nothing at or above them, until the commit is decided.
+what a reader may see: nothing at or above them, until the commit is decided.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class JournalLook:
         self.manifest = JournalManifest.empty()
         self._files: list[tuple[int, int, str]] = []  # (base, seed, name), ascending
         self._unlisted: list[tuple[int, int, str]] = []  # those that the manifest does not name
-        self._bound = 0  # nothing at or above this sqn may be told; 0: no bound
+        self._bound = 0  # readers may see nothing at or above this sqn; 0: no bound
         self._bounds: list[int] = []  # where files of commits begin that no manifest names yet
         self._places: dict[str, tuple[int, Places]] = {}  # of files that grow
         self._lengths: dict[str, int] = {}  # of those that grow, when they were last read
@@ -154,7 +154,7 @@ class JournalLook:
         return True
 
     def newest(self) -> int:
-        """The newest sqn that may be told; durable on return. 0: none. Raises Corruption."""
+        """The newest sqn that readers may see; durable on return. 0: none. Raises Corruption."""
         self.look()
         return self._steady(self._newest)
 
@@ -381,7 +381,7 @@ class Opened:
     """Which of the places."""
 
     def read(self, at: int) -> record.Record:
-        """The one at a place, verified. Raises Corruption."""
+        """The record at a place, verified. Raises Corruption."""
         start = self.places.starts[at]
         # A hole may follow it.
         end = start + 16 + int.from_bytes(self.mapped[start + 4 : start + 8], "little")
@@ -389,7 +389,7 @@ class Opened:
         return record.decode(data, self.seed ^ start, self.base, self.path, start)
 
     def of(self, sqn: int) -> record.Record:
-        """The one of a sqn that is here, verified. Raises Corruption."""
+        """The record of an sqn that is here, verified. Raises Corruption."""
         at = self.places.of(sqn - self.base)
         if at is None:
             raise Corruption(self.path, 0, f"no record of sqn {sqn}")
@@ -430,7 +430,7 @@ def records(disk: Disk, store: str, part: JournalPart, horizon: int) -> Iterator
 
 
 def _moved(disk: Disk, store: str, part: JournalPart, horizon: int) -> Iterator[Opened]:
-    """The same of a stretch whose file compaction replaced."""
+    """What ``opened`` gives, for a stretch whose file compaction replaced."""
     look = JournalLook(disk, store)
     look.look()
     if look.horizon > max(horizon, part.first - 1):

@@ -155,7 +155,7 @@ class _Found:
         return out + self._puts.batches(columns.between(done, len(columns.rows)), schema)
 
     def _long(self, sqn: int, schema: pa.Schema) -> list[pa.RecordBatch]:
-        """A record that did not come the short way: none where it is of another type."""
+        """A batch of a record that did not come the short way; none if it is of another type."""
         whole = self._files.record(sqn)
         if whole.kind != record.PUT:
             raise Corruption(

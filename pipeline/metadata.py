@@ -83,7 +83,7 @@ def _journal(path: str) -> Iterator[Row]:
 
 
 def _sizes(batch: Batch) -> Ints:
-    """Of each value; in a head-only store they are where others have metadata."""
+    """The size of each value; in a head-only store values stand where others have metadata."""
     columns, rows = batch
     if columns.prefixes[0][0] == HEAD_ONLY and columns.metas is not None:
         found: Ints = columns.metas.lengths[rows]

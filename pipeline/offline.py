@@ -176,7 +176,7 @@ def read_stretch(disk_of: DiskOf, path: str, stem: str, pieces: Sequence[Piece])
     for piece in pieces:
         if piece.offsets is None:
             offsets = _offsets(disk, f"{path}/journal/{piece.name}", piece.seed, notes)
-            high = min(piece.high, len(offsets) - 1)  # the last ones may be lost, and all of these
+            high = min(piece.high, len(offsets) - 1)  # the last records, or all, may be lost
             taken = cut(offsets, min(piece.low, high), high)
         else:
             taken = Cut(piece.offsets, len(piece.offsets) // 4 - 1, sparse=False)

@@ -104,7 +104,7 @@ def _eligible(store: ClosedStore, persisted_sqn: int) -> list[JournalEntry]:
 
 
 def runs_of(entries: Sequence[JournalEntry]) -> list[list[JournalEntry]]:
-    """Neighbours together, of about RUN_BYTES, each at least a file."""
+    """Runs of neighbouring files, of about RUN_BYTES, each at least a file."""
     out: list[list[JournalEntry]] = []
     size = 0
     for entry in entries:
@@ -123,7 +123,7 @@ def runs_of(entries: Sequence[JournalEntry]) -> list[list[JournalEntry]]:
 
 
 def _strategies(identity: dict[str, Any]) -> dict[str, str]:
-    """By the number of the type, as the jobs take them."""
+    """Strategies by the number of the type, as the jobs take them."""
     chosen = identity.get("strategies", {})
     types = store_identity.types_of(identity)
     return {str(number): chosen.get(name, "recovr") for name, number in types.items()}
@@ -207,7 +207,7 @@ def _survey(disk_of: DiskOf, common: dict[str, Any], files: list[dict[str, Any]]
 
 
 def compact_run(disk_of: DiskOf, common: dict[str, Any], task: dict[str, Any]) -> dict[str, Any]:
-    """In a task: a run of files anew, if that gives back enough. Raises Corruption (the ledger),
+    """In a task: rewrite a run of files, if that gives back enough. Raises Corruption (the ledger),
     OSError."""
     disk = disk_of()
     scored = scores.score(

@@ -40,7 +40,7 @@ class Places:
         return range(bisect_right(self.numbers, low), bisect_right(self.numbers, high))
 
     def of(self, number: int) -> int | None:
-        """Where a number stands here, if it does. O(log records)."""
+        """The place of a number; None: it is not here. O(log records)."""
         at = bisect_left(self.numbers, number)
         return at if at < len(self.numbers) and self.numbers[at] == number else None
 

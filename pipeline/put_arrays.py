@@ -66,8 +66,8 @@ class PutArrays:
         self._record = record
 
     def batches(self, columns: RecordColumns, schema: pa.Schema) -> list[pa.RecordBatch]:
-        """Exactly of this schema, none of too many rows or bytes. Raises Misuse for a type that
-        does not fit, or a value that is too large for Arrow."""
+        """Batches of exactly this schema, none of too many rows or bytes. Raises Misuse for a type
+        that does not fit, or a value that is too large for Arrow."""
         out = []
         sizes = np.where(columns.raw_bytes >= 0, columns.raw_bytes, columns.value_bytes)
         if len(sizes) and "value" in schema.names:

@@ -218,7 +218,7 @@ def tag_of(name: str, known: Mapping[str, int]) -> int:
 
 
 def lowered(options: Mapping[str, str]) -> dict[str, str]:
-    """The options, whose names have any case, by names in lower case."""
+    """The options, whose names may have any case, by their names in lower case."""
     return {name.lower(): value for name, value in options.items()}
 
 
@@ -286,7 +286,8 @@ def _bytes(given: Mapping[str, str], name: str) -> bytes | None:
 
 
 def text_of(name: str, given: str, instead: str) -> str:
-    """An option's text. Raises Misuse for what was bytes: ``instead`` takes those."""
+    """An option's text. Raises Misuse for a text that Spark made of bytes: ``instead`` takes
+    those."""
     if _SPELLED.fullmatch(given):
         raise Misuse(
             f"{name}={given!r:.80}: Spark makes options text, and bytes the text that Python shows "

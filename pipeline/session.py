@@ -68,7 +68,7 @@ def spark_session(master: str, tell: Callable[[str], None]) -> Iterator[Any]:
         builder = builder.config(name, value)
     try:
         session = builder.getOrCreate()
-    except Exception as wrong:  # Spark's, and what it talks to Java by has others
+    except Exception as wrong:  # Spark's, or of its bridge to Java
         told = str(wrong).partition("\n")[0]
         raise Misuse(f"Spark cannot be started with master {master!r}: {told}") from wrong
     try:

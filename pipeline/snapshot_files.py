@@ -87,8 +87,8 @@ class SnapshotFiles:
     # ------------------------------------------------------------ the ledger
 
     def open_ledger(self, entry: LedgerEntry) -> Sst:
-        """One of its ledger files. Maps it and reads its summary; the last ones are kept, if a
-        process may map as much as it likes."""
+        """Open a ledger file: map it and read its summary. The last ones are kept, if a process may
+        map as much as it likes."""
         known = self._ledgers.get(entry.name)
         if known is not None:
             return known

@@ -46,7 +46,7 @@ def results(spark: Any, work: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
         return []
     if not is_remote(spark):
         return list(spark.sparkContext.parallelize(tasks, len(tasks)).map(work).collect())
-    from pyspark.serializers import CPickleSerializer  # what a context has results travel by
+    from pyspark.serializers import CPickleSerializer  # as a context sends results
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -189,7 +189,7 @@ def _names(column: Any) -> list[bytes]:
 
 
 def _refuse_nulls(column: Any, name: str) -> None:
-    """Raises Misuse that names the first row."""
+    """Raise Misuse that names the first row that is null."""
     if column.null_count:
         row = pc.index(pc.is_null(column), True).as_py()
         raise Misuse(f"column {name!r}: row {row} is null")

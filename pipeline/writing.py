@@ -144,11 +144,11 @@ def _ordered(batches: Iterator[pa.RecordBatch], options: WriteOptions) -> Iterat
             yield batch.take(pa.array(np.arange(batch.num_rows - 1, -1, -1)))
         return
     table = pa.Table.from_batches(every)
-    # Rows from all over a column of over 2 GiB have no place in an array of the small type.
+    # Rows taken from all over a column of over 2 GiB do not fit into an array of the small type.
     table = table.cast(pa.schema([field.with_type(_large(field.type)) for field in table.schema]))
     column = table[options.order_column].combine_chunks()
     order = pc.array_sort_indices(column, null_placement="at_start")  # stable
-    if pa.types.is_floating(column.type):  # Arrow has NaN beside null, Spark above all numbers
+    if pa.types.is_floating(column.type):  # Arrow puts NaN beside null, Spark above all numbers
         high = pc.fill_null(pc.is_nan(column), False).take(order)
         order = pa.concat_arrays([order.filter(pc.invert(high)), order.filter(high)])
     yield from table.take(order).to_batches(max_chunksize=_ORDERED_ROWS)
