@@ -125,7 +125,7 @@ class Inker(TurnActor):
 
     def _crowded(self, active: JournalFile, pairs: Sequence[tuple[bytes, bytes]]) -> bool:
         """Whether to take the long way, since there may be too little room for these records. The
-        last value is enough to tell: of many values, all are 16 MiB at most, or only it is larger."""
+        last value is enough to tell: of many values, only the last can be larger than 16 MiB."""
         return (
             active.offsets[-1] + len(pairs[-1][1]) > _MOST_BYTES
             or active.base + len(active.offsets) + len(pairs) > self.manifest.to_give
