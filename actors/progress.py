@@ -9,4 +9,4 @@ Progress = Callable[[str, int, int], None]
 
 
 def untold(what: str, done: int, total: int) -> None:
-    """For who wants to hear nothing."""
+    """A Progress that tells nobody."""
