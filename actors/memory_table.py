@@ -150,9 +150,9 @@ class MemoryTable:
         order = self.order
         rows = self.rows
         if order is None or len(order) < len(rows):
-            with self._ordering:  # many threads may read a frozen table, in no turn
-                # It is None while it is updated, for a signal's handler that comes meanwhile, or if
-                # an interrupt leaves it half done. The next two lines call nothing.
+            with self._ordering:  # of a frozen table many threads may ask, in no turn
+                # Whoever comes meanwhile, as a signal's handler can, finds none: so does the next
+                # one where an interrupt leaves it half updated. Nothing is called in these lines.
                 order = self.order
                 self.order = None
                 if order is None:
