@@ -1,4 +1,4 @@
-"""What a long call says when the store is closed while it is under way."""
+"""Has a long call raise Closed if the store is closed while it is under way."""
 
 from __future__ import annotations
 

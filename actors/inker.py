@@ -124,8 +124,8 @@ class Inker(TurnActor):
         return first, last
 
     def _crowded(self, active: JournalFile, pairs: Sequence[tuple[bytes, bytes]]) -> bool:
-        """Whether to take the long way, since there may be too little room for these records. The
-        last value is enough to tell: of many values, only the last can be larger than 16 MiB."""
+        """Whether to take the long way, since there may be too little room for these records. Only
+        the last value is looked at: all others of a group take 16 MiB together at most."""
         return (
             active.offsets[-1] + len(pairs[-1][1]) > _MOST_BYTES
             or active.base + len(active.offsets) + len(pairs) > self.manifest.to_give

@@ -47,8 +47,8 @@ log = messages_of("octavo.compaction")
 
 SAMPLES = 192
 EXPIRED_FOR_MS = 3_600_000
-"""Compaction drops a put only when it expired so long ago: if the clock is set back by less, the
-put is back in full."""
+"""Compaction drops a put only so long after it expired: if the clock is set back by less, the put
+is back in full."""
 _ATTEMPTS = 3
 _PATIENCE_SECONDS = 3600.0
 """Far more than one piece of scheduled work takes."""

@@ -128,8 +128,8 @@ class OpenFiles:
         return [each for each in _everyone() if each._shares] if self._shares else [self]
 
     def read(self, file: Called, at: int, length: int) -> bytes:
-        """Read bytes of a file that is not being written by a system call: one wait for all pages,
-        without the interpreter lock. Returns b"" if the file cannot be opened again. Raises
+        """Read bytes, by a system call, of a file that is not being written: one wait for all
+        pages, without the interpreter lock. Returns b"" if the file cannot be opened again. Raises
         StorageFailed, StorageFull."""
         if (pread := file.pread) is None:
             try:

@@ -1,4 +1,4 @@
-"""Telling a caller how far a long job is."""
+"""How a long job tells its caller how far it is."""
 
 from __future__ import annotations
 

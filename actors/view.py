@@ -39,8 +39,7 @@ class JournalView(NamedTuple):
         return cls(tuple(file.base for file in ordered), ordered)
 
     def file_of(self, sqn: int) -> JournalFile:
-        """The file whose range has ``sqn``. O(log files). Raises Corruption if none begins so
-        early."""
+        """The file that holds ``sqn``. O(log files). Raises Corruption if all begin above it."""
         at = bisect_right(self.bases, sqn) - 1
         if at < 0:
             raise Corruption("journal", 0, f"no journal file holds sqn {sqn}")

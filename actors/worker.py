@@ -1,4 +1,7 @@
-"""Runs background jobs in a worker process, or on the asking thread if none can be started."""
+"""Runs background jobs in a worker process, or on the asking thread if none can be started.
+
+So jobs that take seconds do not hold the interpreter lock of the user's program.
+"""
 
 from __future__ import annotations
 

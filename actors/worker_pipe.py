@@ -1,4 +1,4 @@
-"""The owner's side of a worker's pipes: never waits long for a worker without a sign of life.
+"""The owner's side of a worker's pipes: gives up on a worker that shows no sign of life.
 
 A worker with a job says every few seconds that it is alive, however long the job takes. One that
 was stopped (SIGSTOP, a debugger, a frozen control group) says nothing, and reads nothing. Looks

@@ -1,4 +1,4 @@
-"""The shortest path to the head of a key, for all who read through a view."""
+"""The shortest path to the head of a key: for live reads and for snapshots."""
 
 from __future__ import annotations
 

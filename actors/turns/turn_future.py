@@ -1,4 +1,4 @@
-"""The future of an actor's answer: who waits for it serves the actor's inbox on its own thread."""
+"""The future of an actor's answer; a thread that waits for it serves the actor's inbox itself."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _APART = 16
 and as many again for each waiting thread, lie between two of its waits. (Measured: 20 if two
 threads write all the time, 40 if four do.)"""
 _LASTS_SECONDS = 0.1
-"""After it stayed away, a single wait sends a thread away again for so long."""
+"""For so long after it stayed away, a single wait is enough to send a thread away again."""
 _STEPS = 5
 _STEP_SECONDS = 0.001
 """Multiplied by the number of threads away, or they would come back in ever shorter intervals."""

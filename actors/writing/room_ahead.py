@@ -12,8 +12,8 @@ Small records go into such pages through a write map, for as long as nothing can
 the pages: without a call, they are written in a fifth of the time.
 
 Others may have mapped the file by then, in this process and elsewhere, and reading a map of what
-was cut off kills the reader: so a file is never cut below these zeros. What a failed write left
-among them is made zeros again, and a file is sealed over them.
+was cut off kills the reader: so these zeros stay in the file. What a failed write left among them
+is made zeros again, and a file is sealed over them.
 """
 
 from __future__ import annotations
