@@ -1,4 +1,4 @@
-"""The Bookie: the one actor that callers talk to. Puts go through its turn; gets need none."""
+"""The Bookie: the actor that callers talk to. Every write goes through its turn; gets need none."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ from octavo.manifest.register import SnapshotRegister
 
 log = messages_of("octavo.bookie")
 _FOR_SCANS = 3
-"""What scans keep of the ledger may take an eighth of what the read cache may, beside it,"""
+"""A shift: what scans keep of the ledger may take an eighth of the read cache's limit, on top."""
 _MOST_IN_ORDER = 32 << 20
-"""all its rows in order a half, and so much at the most, and items that they gave a quarter."""
+"""Likewise: all rows in order, half of that limit but at most this; items given, a quarter."""
 
 Pairs: TypeAlias = list[tuple[bytes, bytes]]
 
 
 class Bookie(LiveReads, TurnActor):
-    """Keeps the recent changes and the current view; asks the Inker first, always."""
+    """Keeps the recent changes and the current view. A write goes to the Inker's journal first."""
 
     def __init__(
         self,
@@ -81,29 +81,29 @@ class Bookie(LiveReads, TurnActor):
         self.inker_clerk: Ref[InkerClerk] | None = None
         self.closed = False
         self.ended: deque[int] = deque()  # snapshots that were dropped without being closed
-        self.publishing = new_lock()  # a snapshot, for other processes
+        self.publishing = new_lock()  # held while a snapshot is published for other processes
         self.pause_seconds = 0.0
         self._table_began = self.journal_position()
         self.inker.measures.began(self.inker.last_sqn, self._table_began)
         self._pinned_tables: dict[int, MemoryTable] = {}
         self.active = self.inker.active
-        """The file that is being written, for who puts; None once the store is closed."""
+        """The journal file that puts append to; None once the store is closed."""
         self.attention = 0
-        """The sqn that is a moment to attend()."""
+        """The put that gets this sqn, or a higher one, calls attend()."""
         self._first = self.inker.last_sqn + LOOK_EVERY
-        """Before that sqn only the pace is set, once, and what is synced looked at."""
+        """A first attend() before this sqn only sets the pace and looks at what is synced."""
         self._attend_from(self.inker.last_sqn + FIRST_LOOK)
         self.plain_put = plain_puts(self)
-        """(tag, bucket, kind): the function that puts into a bucket, or deletes."""
+        """(tag, bucket, kind) -> the function that puts into that bucket, or deletes from it."""
         self.plain_batch = plain_batches(self)
 
     def stopped_error(self) -> Exception:
-        """A stopped Bookie is a closed store, or a forked child's copy of it."""
+        """The Closed to raise: the store is closed, or this is a forked child's copy of it."""
         failed = self.inker.failed
         return Closed(str(failed) if isinstance(failed, Closed) else "the store is closed")
 
     def wait_for_turn(self, timeout: float | None, asked: object = "this call") -> float:
-        """As of any actor; but of several who write all the time each has it for a while."""
+        """As for any actor, but threads that write all the time take it by turns: see Crowd."""
         if timeout is None:
             self.inker.crowd.meet(len(waits.waiting))
         return super().wait_for_turn(timeout, asked)
@@ -111,7 +111,7 @@ class Bookie(LiveReads, TurnActor):
     # ------------------------------------------------------------ writing
 
     def refuse(self) -> NoReturn:
-        """Say why nothing can be written."""
+        """Raise the error that says why nothing can be written."""
         active, failed = self.active, self.inker.failed
         if active is None:
             raise self.stopped_error()
@@ -120,8 +120,8 @@ class Bookie(LiveReads, TurnActor):
     def undo(
         self, active: JournalFile, error: BaseException, sqn: int, written: Data, ends: Ends
     ) -> None:
-        """Records were interrupted that would have had the sqns from this one on: take back what
-        is none, all or nothing, and into memory what is. Raises what an OSError means."""
+        """Clean up after an interrupted append of records from ``sqn`` on, all or nothing: cut off
+        what is no record, take into memory what is. Raises what an OSError means."""
         try:
             each = (ends,) if isinstance(ends, int) else ends
             active.undo(error, written, each, atomic=True)
@@ -131,8 +131,8 @@ class Bookie(LiveReads, TurnActor):
     def put_many(
         self, ledger_keys: list[bytes], tag: int, bucket: bytes, pairs: Pairs, kind: int = PUT
     ) -> int:
-        """Plain puts of one bucket in few writes; the last sqn. With DELETE as the kind and empty
-        values, deletes. Otherwise as plain_put."""
+        """Write plain puts of one bucket in few writes; return the last sqn. With DELETE as the
+        kind and empty values: deletes. Otherwise as plain_put."""
         last = self.actor_ref.call(Bookie._put_many, ledger_keys, tag, bucket, pairs, kind)
         if self.pause_seconds:
             self.wait_a_little()
@@ -170,11 +170,11 @@ class Bookie(LiveReads, TurnActor):
         conditions: Sequence[tuple[int, int]] = (),
         edits: Mapping[int, IndexEdit] | None = None,
     ) -> tuple[int, int]:
-        """Several operations in one write of the journal; (first sqn, last sqn).
+        """Write several operations to the journal at once; return (first sqn, last sqn).
 
         ``conditions``: (index, sqn that the key's live version must have, 0 for absent); if one
-        fails, Conflict is raised and nothing is written. ``edits``: what the operation of that
-        index changes in its key's index entries. ``atomic`` as Inker.append_group.
+        fails, Conflict is raised and nothing is written. ``edits``, by index: what that operation
+        changes in its key's index entries. ``atomic``: see Inker.append_group.
         """
         first, last = self.actor_ref.call(
             Bookie._write, operations, ledger_keys, atomic, conditions, edits
@@ -224,13 +224,13 @@ class Bookie(LiveReads, TurnActor):
             raise Conflict(told, expected=expected, found=found)
 
     def _take_back(self, ledger_keys: Sequence[bytes]) -> None:
-        """In the turn: these keys may be about to live."""
+        """In the turn: forget that ranges with these keys are empty; they may be about to live."""
         if self.empty_ranges.lows:
             for ledger_key in ledger_keys:
                 self.empty_ranges.take_back(ledger_key)
 
     def take_back(self, ledger_key: bytes, told: Operation | None) -> None:
-        """In the turn: a key, and the index entries it is told of, are about to live."""
+        """In the turn: as ``_take_back``, of a key that is put with the index entries ``told``."""
         self.empty_ranges.take_back(ledger_key)
         if told is not None:
             self._take_back(told.entry_keys())
@@ -238,7 +238,7 @@ class Bookie(LiveReads, TurnActor):
     # ------------------------------------------------------------ pushing and pausing
 
     def journal_position(self) -> int:
-        """Bytes of the journal in this life, and of the file that was gone on with."""
+        """Journal bytes written since this opening, plus those of a file that it resumed."""
         active = self.inker.active
         return self.inker.bytes_written + (active.offsets[-1] if active is not None else 0)
 
@@ -246,8 +246,8 @@ class Bookie(LiveReads, TurnActor):
         self.attention = min(sqn, self.inker.stop_sqn)
 
     def attend(self) -> None:
-        """In the turn, every few hundred puts: roll if the file is full, push if memory is; set
-        the pace. Also where a put came to the end of its file's room."""
+        """Roll if the file is full, push if memory is; set the pace. In the turn, every few
+        hundred puts, and when a put reaches the end of the room that its file has."""
         if self.active is not None and self.active.widened(self.attention, self.clock_ms()):
             return
         self.inker.look()
@@ -272,7 +272,7 @@ class Bookie(LiveReads, TurnActor):
         self._attend_from(self.inker.last_sqn + puts)
 
     def wait_a_little(self) -> None:
-        """In no turn: the pause that the last look at the backlog asked for."""
+        """Sleep for the pause that the last look at the backlog asked for. In no turn."""
         seconds, self.pause_seconds = self.pause_seconds, 0.0
         time.sleep(seconds)
         self.inker.measures.pauses.record(int(seconds * 1e9))
@@ -285,10 +285,10 @@ class Bookie(LiveReads, TurnActor):
         if table.rows:
             self.empty_ranges.forget_unused()
             following = replace(view, recent=MemoryTable(upto), frozen=(table, *view.frozen))
-            table.frozen = True  # at once with the next line, or puts would go on in it
+            table.frozen = True  # nothing between this and the next line: no put may go in
             self.view = following
             self._table_began = self.journal_position()
-        elif view.frozen:  # of which it was not told, where there was no memory for that
+        elif view.frozen:  # the Penciller may not know of it, if memory was short
             table, upto = view.frozen[0], table.since
         else:
             return
@@ -297,24 +297,24 @@ class Bookie(LiveReads, TurnActor):
             self.clerk.actor.wake()
 
     def taken_in(self, view: View, last_sqn: int) -> None:
-        """In the turn: a view with files that were made elsewhere, of sqns up to this one."""
+        """Take over a view with files that were made elsewhere, up to ``last_sqn``. In the turn."""
         self.empty_ranges.clear()  # first: who sees that view may look without a turn
         self.cache.clear(partial(setattr, self, "view", view))
         self._table_began = self.journal_position()
         self._attend_from(last_sqn + LOOK_EVERY)
 
     def journal_rolled(self, journal: JournalView) -> None:
-        """The Inker has a new file. Called on the thread that holds the Bookie's turn."""
+        """Take over the Inker's new file. Called on the thread that holds the Bookie's turn."""
         self.view = replace(self.view, journal=journal)
-        self.active = None if self.closed else self.inker.active  # it may be as it closes
+        self.active = None if self.closed else self.inker.active  # rolled while closing
 
     @in_turn
     def ledger_installed(self, manifest: LedgerManifest, saved: LevelZero | None) -> int:
-        """The Penciller installed files; tables that are in them now leave memory. The generation
-        of the new view."""
+        """Make a view with the ledger that the Penciller installed, without the memory tables that
+        it has now. Returns the view's generation."""
         frozen = self.not_in(manifest)
         generation = self.view.generation + 1
-        if manifest.expired_ms < self.view.ledger.expired_ms:  # compaction told the newer one
+        if manifest.expired_ms < self.view.ledger.expired_ms:  # the newer one is compaction's
             manifest = replace(manifest, expired_ms=self.view.ledger.expired_ms)
         self.view = replace(self.view, frozen=frozen, ledger=manifest, generation=generation)
         self._release_ended()
@@ -324,8 +324,8 @@ class Bookie(LiveReads, TurnActor):
         return generation
 
     def not_in(self, ledger: LedgerManifest) -> tuple[MemoryTable, ...]:
-        """The frozen tables that have what a ledger does not, newest first. By their sqns: of one
-        that was saved earlier this actor may not have been told, and what it has is older."""
+        """The frozen tables that have what a ledger does not, newest first. Decided by sqns, since
+        this actor may have missed that an earlier table was saved."""
         frozen, saved = self.view.frozen, ledger.persisted_sqn
         ends = (table.since for table in (self.view.recent, *frozen))
         return tuple(table for table, end in zip(frozen, ends, strict=False) if end > saved)
@@ -333,7 +333,7 @@ class Bookie(LiveReads, TurnActor):
     def slice(
         self, table: MemoryTable, low: bytes, high: bytes | None, limit: int, reverse: bool
     ) -> list[bytes]:
-        """Keys of a memory table in order; in the Bookie's turn while it is being written."""
+        """MemoryTable.slice, in the Bookie's turn while the table is being written."""
         if table.frozen:
             return table.slice(low, high, limit, reverse)
         return self.actor_ref.call(Bookie._slice, table, low, high, limit, reverse)
@@ -346,11 +346,11 @@ class Bookie(LiveReads, TurnActor):
     def stepped_over(
         self, view: View, low: bytes, high: bytes, names: list[bytes], rows: int, moment: int
     ) -> None:
-        """A scan of this view found nothing that lives in [low, high). If that is so of the newest
-        state it is noted, and later scans step over it at once. ``moment``: that of the scan, ms
-        UTC; 0 where nothing in its way ever expires.
+        """Note that a scan of ``view`` found no live key in [low, high), if that still holds for
+        the newest state: later scans then step over the range. ``moment``: the scan's, ms UTC; 0
+        if nothing in its way ever expires.
 
-        ``names``: all keys there of the view's table that is being written, of when it had at
+        ``names``: all keys in the range that the view's table being written had when it had at
         least ``rows`` rows. Takes the turn. O(names + rows that came since).
         """
         self.actor_ref.call(Bookie._stepped_over, view, low, high, names, rows, moment)
@@ -372,9 +372,9 @@ class Bookie(LiveReads, TurnActor):
     def no_entries(
         self, view: View, upper: int, moment: int, low: bytes, high: bytes, reverse: bool
     ) -> None:
-        """A scan of index entries by a reader of this view, sqn and moment found in [low, high)
-        none that is valid, nor any of other objects. Once replaced or expired it never is again: if
-        no other came, that is noted, as in stepped_over, a part at a time. Takes the turn."""
+        """Note, as stepped_over does, that an index scan of this view, sqn and moment found neither
+        a valid entry in [low, high) nor one of other objects: once replaced or expired, none is
+        ever valid again. Only if no other came since; a part at a time. Takes the turn."""
         low, high = self.empty_ranges.left(low, high, upper, moment, reverse)
         if low < high:
             since = moment if may_expire(view.ledger, low, high) else 0
@@ -391,8 +391,8 @@ class Bookie(LiveReads, TurnActor):
     # ------------------------------------------------------------ snapshots
 
     def snapshot(self, lease_seconds: float, number: int) -> tuple[View, int, int]:
-        """In the turn: (view, upper sqn, moment in ms UTC). Nothing is copied. O(1). ``number``
-        is one of the register's; it is to be released however far this came."""
+        """Take a snapshot: (view, upper sqn, moment in ms UTC). In the turn. Copies nothing. O(1).
+        ``number`` is one of the register's; the caller releases it however far this came."""
         if self.closed:
             raise self.stopped_error()
         self._release_ended()
@@ -404,7 +404,7 @@ class Bookie(LiveReads, TurnActor):
         return view, upper, self.now_ms()
 
     def release(self, number: int) -> None:
-        """A snapshot is over. Idempotent; nothing to do once the store is closed."""
+        """End a snapshot. Idempotent; does nothing once the store is closed."""
         if not self.closed:
             with suppress(Closed):  # it is being closed just now
                 self.actor_ref.call(Bookie._release, number)
@@ -428,7 +428,7 @@ class Bookie(LiveReads, TurnActor):
     # ------------------------------------------------------------ closing
 
     def close(self, save_from_rows: int) -> None:
-        """Refuse what comes, save memory if a replay would take long, make all durable."""
+        """Refuse further writes, save memory if a replay would take long, make all durable."""
         self.actor_ref.call(Bookie._refuse_writes, save_from_rows)
         try:
             if self.clerk is not None:
@@ -438,7 +438,7 @@ class Bookie(LiveReads, TurnActor):
         except (StorageFull, WorkerDied, AskTimeout) as why:
             told = "%s: memory is not saved, the next opening replays the journal: %s"
             log.warning(told, self.inker.directory, why)
-        finally:  # it makes all durable
+        finally:  # Inker.close makes all durable
             self.inker.actor_ref.call(Inker.close)
 
     def _refuse_writes(self, save_from_rows: int) -> None:

@@ -1,4 +1,4 @@
-"""What a long call says when the store is closed while it is under way."""
+"""Has a long call raise Closed if the store is closed while it is under way."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def or_closed(call: Callable[P, T]) -> Callable[P, T]:
-    """``call``, raising Closed where one of the store's actors had stopped."""
+    """Wrap ``call`` to raise Closed when one of the store's actors has stopped."""
 
     @wraps(call)
     def called(*args: P.args, **given: P.kwargs) -> T:

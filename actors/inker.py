@@ -1,4 +1,4 @@
-"""The Inker: keeps the journal, gives sequence numbers, rolls files and has them sealed."""
+"""The Inker: keeps the journal, assigns sequence numbers, rolls files and has them sealed."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 log = messages_of("octavo.inker")
 
 CEILING_STEP = 1 << 20
-"""Half to twice as many sequence numbers are reserved ahead: so many an unclean stop skips."""
+"""Half to twice this many sequence numbers are reserved ahead; an unclean stop skips the rest."""
 
 _MOST_BYTES = cdb.MAX_FILE_BYTES - (256 << 20)
-"""From here on it has to be looked at what still fits a file."""
+"""From this size on, an append has to check whether it still fits the file."""
 
 COMPRESS_FROM_BYTES = 2048
 
 
 class Inker(TurnActor):
-    """Owns the active journal file's succession. Values live in the files' actors."""
+    """Owns the journal's manifest and which file is active. Values live in the files' actors."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Inker(TurnActor):
         self.view = JournalView((), ())
         self.unsealed: list[JournalFile] = []  # rolled files that the worker has yet to seal
         self.failed: OctavoError | None = None
-        self.bytes_written = 0  # by files that were rolled
+        self.bytes_written = 0  # in files that were rolled
         self.closing = False
         self.measures = Measures(jobs=runner.history)
         self.compressor = Compressor()
@@ -93,7 +93,7 @@ class Inker(TurnActor):
         self._last = 0
 
     def begin(self, view: JournalView, following: int) -> None:
-        """Take over the files that are there; the next sqn is ``following``."""
+        """Take over the files that were found; the next sqn is ``following``."""
         self.view = view
         if self.active is None:
             self._activate(self.new_file(following))
@@ -105,8 +105,8 @@ class Inker(TurnActor):
     def append_plain(
         self, kind: int, tag: int, bucket: bytes, pairs: Sequence[tuple[bytes, bytes]], time_ms: int
     ) -> tuple[int, int]:
-        """Plain puts, or deletes, of one bucket in few writes; (first sqn, last sqn). As
-        append_group."""
+        """Append plain puts, or deletes, of one bucket in few writes; return (first sqn, last
+        sqn). Otherwise as append_group."""
         active = self.active
         if active is None or self._crowded(active, pairs):
             return self.append_group(
@@ -124,8 +124,8 @@ class Inker(TurnActor):
         return first, last
 
     def _crowded(self, active: JournalFile, pairs: Sequence[tuple[bytes, bytes]]) -> bool:
-        """Whether these records want the long way, because there may be little room for them: of
-        many the values are 16 MiB at most, or the last is the only one that is large."""
+        """Whether to take the long way, since there may be too little room for these records. Only
+        the last value is looked at: all others of a group take 16 MiB together at most."""
         return (
             active.offsets[-1] + len(pairs[-1][1]) > _MOST_BYTES
             or active.base + len(active.offsets) + len(pairs) > self.manifest.to_give
@@ -134,10 +134,10 @@ class Inker(TurnActor):
     def append_group(
         self, operations: Sequence[Operation], time_ms: int, atomic: bool
     ) -> tuple[int, int]:
-        """Records of several operations in one write; (first sqn, last sqn).
+        """Append the records of several operations in one write; return (first sqn, last sqn).
 
         ``atomic``: they carry their position and number, and are recovered all or none. In the
-        Bookie's turn, as every append; this actor's is only taken to roll or raise the ceiling.
+        Bookie's turn, like every append; this actor's is taken only to roll or raise the ceiling.
         """
         if self.failed is not None:
             raise self.failed
@@ -169,8 +169,8 @@ class Inker(TurnActor):
     # ------------------------------------------------------------ rolling
 
     def look(self) -> None:
-        """In the Bookie's turn: roll, or raise the ceiling, if it is time for that. O(1) mostly,
-        and then without this actor's turn, for whoever has that may be waiting for the disk."""
+        """Roll, or raise the ceiling, if it is time. In the Bookie's turn. Mostly O(1), and then
+        without this actor's turn, whose holder may be waiting for the disk."""
         active = self.active
         if active is None:
             return
@@ -182,13 +182,13 @@ class Inker(TurnActor):
         if self.last_sqn >= self.stop_sqn or active.offsets[-1] >= active.full:
             try:
                 self._look()
-            except AskTimeout as slow:  # as where another commit waits for a disk that hangs
+            except AskTimeout as slow:  # for example, another commit waits for a hanging disk
                 look_later(self, active, slow, _MOST_BYTES)
 
     @in_turn
     def _look(self) -> None:
-        """The active file is full, or the ceiling is near. What was appended stays appended: a
-        full disk only puts this off."""
+        """Roll the active file if it is full; raise the ceiling if it is near. A full disk only
+        puts this off: what was appended stays appended."""
         active = self.active
         if active is None:
             return
@@ -228,8 +228,8 @@ class Inker(TurnActor):
 
     @unbroken
     def raise_ceiling(self) -> None:
-        """Reserve sqns on the pool, for it takes an fsync: the puts that come need not wait for
-        one. Where it cannot be done now, a put does it later, or says why not."""
+        """Reserve sqns ahead, on the pool, so that no put waits for the fsync that this takes. If
+        it cannot be done now, a put does it later, or says why not."""
         active = self.active
         if active is None or self.failed is not None:
             return
@@ -262,8 +262,8 @@ class Inker(TurnActor):
 
     @unbroken
     def begin_at(self, base_sqn: int) -> None:
-        """In a turn: the active file, which is empty, gives way to one that begins there. The
-        sqns below are reserved."""
+        """Replace the active file, which is empty, by one that begins at ``base_sqn``, after
+        reserving the sqns below. In a turn."""
         if base_sqn + CEILING_STEP // 2 > self.manifest.ceiling:
             self._reserve(base_sqn + 2 * CEILING_STEP)
         self._roll(base_sqn)
@@ -272,7 +272,7 @@ class Inker(TurnActor):
     def _roll(self, base_sqn: int) -> None:
         old = self.active
         if old is not None and old.failed is not None and self.failed is None:
-            self.poison(old.failed)  # what a write left there may be behind its last record
+            self.poison(old.failed)  # a failed write may have left bytes behind its last record
             raise old.failed
         mapped = map_to_roll(self, old) if old is not None and len(old.offsets) > 1 else None
         fresh = self.new_file(base_sqn)
@@ -290,10 +290,10 @@ class Inker(TurnActor):
             self._activate(fresh)
         except BaseException as error:
             self.failed = fresh.failed = refused
-            if old is not None:  # neither written on nor sealed: it is the last one for some still
+            if old is not None:  # neither written nor sealed: for some readers it is still the last
                 old.failed = refused
                 self.unsealed = [file for file in self.unsealed if file is not old]
-            if isinstance(error, (OSError, StorageFull)):  # nothing goes on once there is room
+            if isinstance(error, (OSError, StorageFull)):  # room alone would not mend this
                 raise refused from error
             raise
 
@@ -326,19 +326,19 @@ class Inker(TurnActor):
             return
         file = self.unsealed[0]
         if self._sealing and (file.waiting_messages or file.holder):
-            return file.schedule()  # for where there was no memory for that when it was told
-        self._sealing = True  # until the file says that it is over, which may be at once
+            return file.schedule()  # again, in case memory was too short to schedule it before
+        self._sealing = True  # until the file reports back, which may be at once
         file.actor_ref.send(JournalFile.seal, self.runner, self.actor_ref)
 
     def backlog(self) -> int:
-        """Files that wait to be sealed, while that goes on. Where it cannot go on, for the
-        time being or at all, slowing the puts would bring nothing."""
+        """How many files wait to be sealed; 0 while sealing cannot go on, since slowing the puts
+        would gain nothing then."""
         return len(self.unsealed) if self._sealing else 0
 
     @unbroken
     def sealed(self, file: JournalFile, entry: JournalEntry) -> None:
-        """A file was turned into stock CDB, durably: enter it in the manifest. Told again, where an
-        interrupt came just behind the first time, it may have been compacted since."""
+        """Enter a file in the manifest that has become stock CDB, durably. After an interrupt this
+        may come a second time; by then the file may have been compacted."""
         if file not in self.unsealed:
             return
         self._sealing = False
@@ -360,7 +360,7 @@ class Inker(TurnActor):
 
     @unbroken
     def sealing_failed(self, file: JournalFile, error: OctavoError | OSError) -> None:
-        """Nothing is lost: the file stays readable as it is, and is tried again at a roll."""
+        """Note why a file was not sealed. It stays readable, and the next roll tries again."""
         self._sealing = False
         self._not_sealed = error
         log.warning("%s was not sealed and stays as it is for now: %s", file.path, error)
@@ -368,7 +368,7 @@ class Inker(TurnActor):
             self.poison(error)
 
     def why_not_sealed(self, path: str) -> OctavoError:
-        """What to say of a file that had to be sealed and could not be."""
+        """The error to raise for a file that had to be sealed and could not be."""
         if self.closing:
             return Closed("the store was closed meanwhile")
         why = self._not_sealed
@@ -382,9 +382,9 @@ class Inker(TurnActor):
     def make_durable(self, sqn: int, timeout: float = 600.0) -> None:
         """Return when every record up to ``sqn`` (inclusive) is durable.
 
-        At most one fsync a file that is not, shared with all who wait. Raises StorageFailed, also
-        once the journal has failed elsewhere: an fsync that goes well after one that did not
-        means nothing.
+        At most one fsync for each file that is not yet durable, shared by all who wait. Raises
+        StorageFailed, also if the journal failed elsewhere: after a failed fsync, a successful
+        one means nothing.
         """
         self.crowd.rested()
         for file in reversed(self.view.files):
@@ -409,8 +409,8 @@ class Inker(TurnActor):
     # ------------------------------------------------------------ closing
 
     def close(self) -> None:
-        """Make all durable, seal what the next start would have to scan, note the exact next
-        sqn."""
+        """Make all durable, seal what the next start would take long to scan, and enter the exact
+        next sqn in the manifest."""
         self.closing = True
         active = self.active
         if active is not None:
@@ -431,7 +431,7 @@ class Inker(TurnActor):
         self.change_log.close()
 
     def _seal_all(self) -> tuple[JournalEntry, ...]:
-        """Entries of the files that waited to be sealed, oldest first, as far as that works."""
+        """Seal the files that wait for it, oldest first, up to one that fails; their entries."""
         added = []
         for file in self.unsealed:
             try:

@@ -1,5 +1,5 @@
-"""The Inker's clerk: compacts the journal, one run of files at a time, and deletes what it
-replaced once nobody reads it."""
+"""The Inker's clerk: compacts the journal, one run of files at a time, and deletes the replaced
+files once nobody reads them."""
 
 from __future__ import annotations
 
@@ -47,39 +47,40 @@ log = messages_of("octavo.compaction")
 
 SAMPLES = 192
 EXPIRED_FOR_MS = 3_600_000
-"""A put is dropped when it expired so long ago: a clock that is set back by less brings it back
-in full."""
+"""Compaction drops a put only so long after it expired: if the clock is set back by less, the put
+is back in full."""
 _ATTEMPTS = 3
 _PATIENCE_SECONDS = 3600.0
-"""Far above what one piece of unasked work takes."""
+"""Far more than one piece of scheduled work takes."""
 
 _told: set[str] = set()
-"""Damage that this process has told of: what opens a store for each commit finds it each time."""
+"""Damage that this process has logged: a program that opens a store for each commit would log it
+each time."""
 
 
 @dataclass(slots=True)
 class Score:
-    """What a sample of a file says, in percent of its bytes."""
+    """What a sample of a file's records says, in percent of its bytes."""
 
     garbage: float
     hiding: float
-    """Deletes that hide something older, and are no garbage as long as that is there."""
-    squeezed: float  # what compression would take off; nothing is rewritten unasked for that
+    """Deletes that hide something older, and are no garbage while that is there."""
+    squeezed: float  # what compression would save; on schedule nothing is rewritten for that alone
 
 
 @dataclass(slots=True)
 class Done:
-    """What one step did."""
+    """What one step of a compaction did."""
 
     dropped: int = 0
     rewritten: list[str] = field(default_factory=list)
     damaged: bool = False
-    """Nothing, for one of the files has to be left out."""
+    """It did nothing, since one of the files is damaged; later steps leave that one out."""
 
 
 class InkerClerk(TurnActor):
-    """Works on schedule, or on the thread of whoever asked for it; the jobs run in a worker
-    process of their own, of lower priority, so that nothing else waits for them."""
+    """Works on schedule, or on the thread of whoever asked for a compaction. Its jobs have their
+    own worker process, of lower priority, so that nothing else waits for them."""
 
     def __init__(
         self,
@@ -110,33 +111,33 @@ class InkerClerk(TurnActor):
         self.waste = waste
         self.consumers = consumers
         self.closing = False
-        self.damaged: dict[str, str] = {}  # files that are left as they are, and why
+        self.damaged: dict[str, str] = {}  # name of a file that is left as it is: why
         self.scores: dict[str, Score] = {}
         self.delete_pending: DeletePending[JournalFile] = DeletePending(
             bookie.actor.register, waste.remove, log
         )
-        self.dropped = 0  # records, in this life
-        self.whole_ledger: set[str] = set()  # files that trimming found to be so
-        self.trimmed = 0  # bytes of a head-only store's journal, in this life
+        self.dropped = 0  # records, since the opening
+        self.whole_ledger: set[str] = set()  # files that trimming found wholly in the ledger
+        self.trimmed = 0  # bytes of a head-only store's journal, since the opening
         self._ranks = 0
         self._busy = new_lock()
         self._looked = monotonic()
         self.looks = 0  # surveys on schedule
-        self.small_came = FEW_SMALL - 1  # since small files were looked for; the first looks
+        self.small_came = FEW_SMALL - 1  # since the last look for small files; the first one looks
         self.joins_once_saved = False
         waste.sweep()
 
     @contextmanager
     def alone(self, patience: float = _PATIENCE_SECONDS) -> Iterator[None]:
-        """For who was asked to: while this lasts nobody else compacts. A piece of unasked work
-        that is under way is waited for. Not in a turn. Raises Busy, AskTimeout."""
+        """Around a compaction that was asked for: meanwhile nobody else compacts. Waits for
+        scheduled work under way. Not in a turn. Raises Busy, AskTimeout."""
         mine = False
         try:
-            with unbroken:  # or an interrupt could leave it taken, and nobody knows by whom
+            with unbroken:  # or an interrupt could leave the lock taken, with ``mine`` still False
                 mine = self._busy.acquire(blocking=False)
             if not mine:
                 raise Busy("the journal is being compacted already; call again when that is done")
-            self.answer(patience)  # from now on what is unasked gives way
+            self.answer(patience)  # from now on scheduled work gives way
             yield
         finally:
             if mine:
@@ -144,15 +145,15 @@ class InkerClerk(TurnActor):
                 self.rest()
 
     def rest(self) -> None:
-        """End the worker process until there is another job. Not in the midst of one."""
+        """End the worker process until there is another job. Not during one."""
         if not self.closing:
             self.runner.rest()
 
     # ------------------------------------------------------------ on schedule
 
     def saved(self) -> None:
-        """Memory was saved: garbage comes from writes only, so this is the moment to see whether
-        it is time to look for some, or in a head-only store to let go of the journal. O(1)."""
+        """Called when memory was saved: start scheduled work that is due, or in a head-only store
+        trim the journal. The right moment, since only writes make garbage. O(1)."""
         if self.trims:
             self.actor_ref.send(trimming.trim_unasked)
             return
@@ -165,8 +166,8 @@ class InkerClerk(TurnActor):
             self.actor_ref.send(scheduled.work)
 
     def unasked(self, step: Callable[[InkerClerk], Done | None]) -> bool:
-        """Do it, unless somebody asked for a compaction; whether there may be more to do. In this
-        turn, so that who asks meanwhile waits for the end of it."""
+        """Do a scheduled step, unless a compaction was asked for; return whether there may be more
+        to do. In this turn, so that whoever asks meanwhile waits for its end."""
         if self._busy.locked():
             return False
         try:
@@ -187,34 +188,34 @@ class InkerClerk(TurnActor):
         return self.inker.actor.manifest.entries
 
     def drop_holders(self) -> None:
-        """Before a compaction: consumers that hold back too much, or for too long, go."""
+        """Drop the consumers that hold back too much, or for too long. Before a compaction."""
         self.consumers.drop_holders(self.bookie.actor.view.ledger.persisted_sqn, self.sealed())
 
     def eligible(self) -> tuple[JournalEntry, ...]:
-        """Sealed files that the ledger has all of and no consumer needs, undamaged, oldest
+        """Undamaged sealed files that are wholly in the ledger and that no consumer needs, oldest
         first."""
         needed = self.consumers.lowest()
         return tuple(entry for entry in self.whole() if entry.last_sqn <= needed)
 
     def whole(self) -> tuple[JournalEntry, ...]:
-        """Sealed files that the ledger has all of, undamaged, oldest first."""
+        """Undamaged sealed files of which the ledger has every record, oldest first."""
         persisted = self.bookie.actor.view.ledger.persisted_sqn
         return tuple(entry for entry in self.undamaged() if entry.last_sqn <= persisted)
 
     def undamaged(self) -> tuple[JournalEntry, ...]:
-        """Sealed files, oldest first, but for those that were found damaged."""
+        """Sealed files, oldest first, without those that were found damaged."""
         return tuple(entry for entry in self.sealed() if entry.name not in self.damaged)
 
     def clean_below(self) -> dict[str, int]:
-        """Of each sealed file: as of this sqn no older one holds a superseded put. O(files)."""
+        """By sealed file: the sqn as of which no older file has a superseded put. O(files)."""
         inker = self.inker.actor
         sealed = {entry.name for entry in self.sealed()}
         bases = (file.base for file in inker.view.files if file.name not in sealed)
         return inker.manifest.clean_below(min(bases, default=MAX_SQN))
 
     def survey(self, one_in: int = 1) -> dict[str, Score]:
-        """Scores of the eligible files, anew for those without one and one in ``one_in`` of the
-        others. In this turn. One job, O(files x samples)."""
+        """Score the eligible files that have no score, and one in ``one_in`` of the others again.
+        Returns all scores. In this turn. One job, O(files x samples)."""
         eligible, below = self.eligible(), self.clean_below()
         there = {entry.name for entry in eligible}
         self.scores = {
@@ -246,8 +247,8 @@ class InkerClerk(TurnActor):
 
     @contextmanager
     def deltas(self, files: Sequence[JournalEntry]) -> Iterator[tuple[str | None, dict[str, int]]]:
-        """(name of a scratch file on the key deltas of these files, or None where no type retains
-        any; bytes of stale ones by file). See key_deltas.survey."""
+        """Survey the key deltas of these files: (name of a scratch file on them, or None if no type
+        retains any; bytes of stale ones by file). See key_deltas.survey."""
         if "retain" not in self.strategies.values():
             yield None, {}
             return
@@ -267,7 +268,7 @@ class InkerClerk(TurnActor):
                 inker.disk.unlink(f"{inker.directory}/{scratch}")
 
     def rewrite(self, run: Sequence[JournalEntry], deltas: str | None = None) -> Done:
-        """Replace a run of files by what is live of them. In this turn. ``deltas``: a scratch
+        """Replace a run of files by what is live in them. In this turn. ``deltas``: a scratch
         file on their key deltas; None: one is made for these files."""
         if deltas is None:
             with self.deltas(run) as (scratch, _):
@@ -277,7 +278,7 @@ class InkerClerk(TurnActor):
     def replace(
         self, run: Sequence[JournalEntry], deltas: str | None = None, *, drops: bool = True
     ) -> Done:
-        """As ``rewrite``; ``drops``: no: by all that is in them, whoever needs it still."""
+        """As ``rewrite``. Without ``drops``: by all that is in them, so no consumer matters."""
         inker = self.inker.actor
         squeezed = any(e.name in self.scores and self.scores[e.name].squeezed for e in run)
         small = sum(entry.bytes < inker.roll_size // SMALL for entry in run)
@@ -309,7 +310,7 @@ class InkerClerk(TurnActor):
             return Done()
         with self.consumers.lock:
             if drops and self.consumers.lowest() < run[-1].last_sqn:
-                # a consumer came meanwhile
+                # a consumer that came meanwhile needs records of these files
                 remove(inker.disk, [f"{inker.directory}/{row['name']}" for row in result["files"]])
                 return Done()
             self._install(run, result, clean)
@@ -318,7 +319,7 @@ class InkerClerk(TurnActor):
         return Done(dropped, names)
 
     def _next_rank(self) -> int:
-        """Above every rank before; two attempts never share one."""
+        """A rank above all before; two attempts never share one."""
         self._ranks += 1
         return (self.inker.actor.manifest.version + 1 << RANK_BITS) + self._ranks
 
@@ -340,7 +341,7 @@ class InkerClerk(TurnActor):
 
     @unbroken
     def retire(self, files: Sequence[JournalFile]) -> None:
-        """The Inker does without these files: so does the view now, and they go when no snapshot
+        """Have the view do without these files, as the Inker does by now; they go when no snapshot
         needs them. In this turn."""
         self.delete_pending.replaced += files
         self.delete_pending.retire(self.bookie.call(journal_install.journal_replaced))
@@ -354,7 +355,7 @@ class InkerClerk(TurnActor):
 
     @contextmanager
     def held(self) -> Iterator[View]:
-        """The newest view, whose files stay meanwhile. Raises Closed, Corruption."""
+        """Around work on the newest view: its files stay meanwhile. Raises Closed, Corruption."""
         bookie = self.bookie.actor
         if self.closing or bookie.closed:
             raise Closed("the store is closing")
@@ -375,7 +376,7 @@ class InkerClerk(TurnActor):
                 bookie.penciller.send(Penciller.sweep)
 
     def _job(self, job: str, view: View, each: Any = dict, **arguments: Any) -> dict[str, Any]:
-        """A job on the journal as the ledger of ``view`` sees it. See ``job``."""
+        """Run a job on the journal as the ledger of ``view`` sees it. See ``job``."""
         now_ms = view.ledger.now_ms(self.clock_ms() - EXPIRED_FOR_MS)
         return self.job(
             job, each, journal=self.inker.actor.directory, levels=view.ledger.for_jobs(),
@@ -383,8 +384,8 @@ class InkerClerk(TurnActor):
         )  # fmt: skip
 
     def job(self, job: str, each: Any = dict, **arguments: Any) -> dict[str, Any]:
-        """A job on the ledger; ``each()``: what is another for each attempt. Raises what stopped
-        it."""
+        """Run a job, again if its worker dies; return its result. ``each()`` makes the arguments
+        that differ between attempts. Raises what stopped it."""
         bookie, inker = self.bookie.actor, self.inker.actor
         ledger = bookie.penciller.actor.directory
         for attempt in range(_ATTEMPTS):
@@ -409,14 +410,14 @@ class InkerClerk(TurnActor):
 
     @unbroken
     def sweep(self) -> int:
-        """Delete the files that no live snapshot needs; how many still wait."""
+        """Delete the files that no live snapshot needs; return how many still wait."""
         left = self.delete_pending.sweep()
         self.waste.sweep()
         return left
 
     def close(self) -> None:
-        """Cut the job at hand short and do nothing more. Not in a turn; waits for the step, and
-        first for a job of a thread, however long that takes: behind it the store is unlocked."""
+        """Cut the current job short and do nothing more. Not in a turn. Waits for a job that runs
+        on a thread, however long: the store is unlocked after this; then for the current step."""
         self.closing = True
         self.runner.cut_off()
         self.runner.close()

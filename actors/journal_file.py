@@ -46,7 +46,7 @@ _READ_BYTES = 1 << 30  # a system call reads no more than 2 GiB
 
 
 class JournalFile(TurnActor):
-    """Owns one journal file. In the Bookie's turn it is appended to; anyone reads, without a turn.
+    """Owns one journal file. Appends are in the Bookie's turn; anyone reads, without a turn.
 
     Readers use ``reading``: (map, or None while the file grows or is not open; offsets). A record
     is published by the append of its end to the offsets, after its bytes are in the file.
@@ -75,9 +75,9 @@ class JournalFile(TurnActor):
         self._ahead = RoomAhead()
         self.write_map = NO_MAP  # for a small put that ends within it, and in time
         self.full = cdb.MAX_FILE_BYTES  # at this size it is time to roll
-        self.bound = 0  # a put that ends there, or behind, is a moment for ``widened``
-        self.entry: JournalEntry | None = None  # once sealed in this life
-        self.damage: Corruption | None = None  # why it is read record by record, once sealed
+        self.bound = 0  # a put that ends there, or behind, has ``widened`` called
+        self.entry: JournalEntry | None = None  # once sealed since the store was opened
+        self.damage: Corruption | None = None  # why a sealed file is read record by record
         self._unsealable: StorageFailed | None = None
         self._not_synced = StorageFailed(f"{name}: a sync failed; close the store and reopen it")
 
@@ -96,7 +96,7 @@ class JournalFile(TurnActor):
         except OSError as error:
             if self.file is not None:
                 self.file.close()
-                with suppress(OSError):  # an empty one the next start removes
+                with suppress(OSError):  # the next start removes an empty file
                     self.disk.unlink(self.path)
             raise storage_error(error, self.path) from error
         self._begin(array("I", (cdb.RECORDS_AT,)))
@@ -109,23 +109,23 @@ class JournalFile(TurnActor):
         self._begin(offsets)
 
     def expect(self, length: int) -> None:
-        """It is going to be so long. Once; in the Bookie's turn. Where each few records are synced
-        a put waits for that anyway, and would wait longer: 20 % at 4 to 8 KiB on ext4."""
+        """Set aside room for ``length`` bytes, once; in the Bookie's turn. Not if every few records
+        are synced: a put waits for that anyway, and would wait 20 % longer (4 to 8 KiB, ext4)."""
         if not self._expects:
             self._expects = True
             if self.commit.syncs * _SYNCED_OFTEN_BYTES <= self.offsets[-1]:
                 self.disk.set_aside(self.path, length)
 
     def lengthen(self) -> int:
-        """In the Bookie's turn: as RoomAhead.lengthen."""
+        """RoomAhead.lengthen for this file, in the Bookie's turn; 0 if it takes no more."""
         file = self.file
         if file is None or self.failed is not None:
             return 0
         return self._ahead.lengthen(file, len(self.offsets), self.offsets[-1], self.commit.syncs)
 
     def widened(self, attention: int, now_ms: int) -> bool:
-        """In the Bookie's turn: as RoomAhead.widen, if a put ended at ``bound`` or behind. Whether
-        that was all: it is not full, and not at the sqn ``attention``."""
+        """RoomAhead.widen, if a put ended at ``bound`` or behind, in the Bookie's turn. Returns
+        whether no more is due: the file is not full, and ``attention`` (an sqn) not reached."""
         file, end, count = self.file, self.offsets[-1], len(self.offsets)
         if end < self.bound or file is None or self.failed is not None:
             return False
@@ -140,17 +140,17 @@ class JournalFile(TurnActor):
         self.reading = (None, offsets)
 
     def append_encoded(self, data: Data, ends: Sequence[int], atomic: bool = False) -> None:
-        """Write records that were encoded for this place. ``ends``: their absolute ends.
+        """Write records that were encoded for this place. ``ends``: where each ends in the file.
 
-        Where that fails or is interrupted some of them may be records all the same; ``atomic``: all
-        or none. In the Bookie's turn, as every append: that alone excludes all others from the
+        If this fails or is interrupted, some of them may be records all the same; ``atomic``: all
+        or none. In the Bookie's turn, as every append: that alone keeps all others from the
         file's end.
         """
-        offsets, ends = self.offsets, array("I", ends)  # an array is taken in whole, or not
+        offsets, ends = self.offsets, array("I", ends)  # an array is appended whole, or not at all
         try:
             if self.failed is not None:
                 raise self.failed
-            # Not at the file's end: there may be what an append left whose undo was interrupted.
+            # Not at the file's end: an append whose undo was interrupted may have left bytes there.
             self.write(data, offsets[-1], size := ends[-1] - offsets[-1])
             offsets.extend(ends)
         except BaseException as error:
@@ -161,7 +161,7 @@ class JournalFile(TurnActor):
             self.bound = min(ends[-1] + WIDE_FROM_BYTES, self.full)
 
     def write(self, data: Data, at: int, size: int) -> None:
-        """Write so many bytes of records, from ``at`` on, by a call. Raises OSError."""
+        """Write records of ``size`` bytes at ``at`` by a call. Raises OSError, StorageFailed."""
         if (file := self.file) is None:
             raise StorageFailed(f"{self.name} is no longer being written")
         taken = file.pwrite(data, at) if isinstance(data, bytes) else file.pwrite_parts(data, at)
@@ -174,7 +174,7 @@ class JournalFile(TurnActor):
         self, error: BaseException, data: Data, ends: Sequence[int], atomic: bool = False
     ) -> None:
         """Take back what a failed or interrupted append left behind the last record. Whole records
-        stay: another process may know of them, so that their numbers cannot be given again."""
+        stay: another process may have read them, so their numbers cannot be given again."""
         self.write_map = NO_MAP  # who writes where a file was cut is killed
         try:
             if self.file is not None and self.failed is None:
@@ -189,7 +189,7 @@ class JournalFile(TurnActor):
             raise self._told(error) from error
 
     def _told(self, error: OSError) -> OctavoError:
-        """What a failed write means. A new error, kept by nobody: its frames have the file open."""
+        """The error that a failed write means; new each time, for its frames keep the file open."""
         told = storage_error(error, self.path)
         self.failed = self.failed or (told if isinstance(told, StorageFailed) else None)
         return told if self.failed is None else StorageFailed(*self.failed.args)
@@ -204,8 +204,8 @@ class JournalFile(TurnActor):
     def _sync(self) -> None:
         """Make everything appended so far durable, and the file's name once. Outside any turn.
 
-        Where that fails what was written since the last time may be gone: this file takes no more.
-        It is known before anything is called, where a Ctrl-C that came meanwhile is heard."""
+        If that fails, what was written since the last sync may be gone: this file takes no more.
+        That is noted before anything is called, since a pending Ctrl-C would be raised there."""
         before = sys.exception()
         try:
             if self.file is not None:
@@ -233,22 +233,22 @@ class JournalFile(TurnActor):
         self.open_files.settle(self)
 
     def recovered(self, offsets: array[int], length: int) -> None:
-        """A file that a stopped process left behind: whole as far as ``offsets`` goes."""
+        """Take over a file that a stopped process left: whole as far as ``offsets`` goes."""
         self.state = after(self.state, "recover", self.name)
         self.file = self.disk.reopen(self.path, length)
         self._begin(offsets)
 
     @interruptible
     def seal(self, runner: JobRunner, inker: Ref[Inker]) -> None:
-        """Have the worker turn the file into stock CDB, then tell the Inker; appends and reads of
-        the store go on meanwhile."""
+        """Have the worker turn the file into stock CDB, then report to the Inker. Appends and reads
+        of the store go on meanwhile."""
         with unbroken, loading:
             from octavo.actors.inker import Inker
         try:
             inker.send(Inker.sealed, self, self.seal_now(runner))
         except (OctavoError, OSError) as error:
             if isinstance(error, StorageFailed):
-                inker.actor.poison(error)  # at once: an fsync that goes well now means nothing
+                inker.actor.poison(error)  # at once: an fsync that succeeds now means nothing
             inker.send(Inker.sealing_failed, self, error)
         except MemoryError:
             inker.send(Inker.sealing_failed, self, no_memory())
@@ -257,8 +257,8 @@ class JournalFile(TurnActor):
             raise
 
     def seal_now(self, runner: JobRunner) -> JournalEntry:
-        """Durable and sealed, once; what the manifest says of it. Raises what stopped it, and that
-        again if it was an fsync of the new name: another one that goes well means nothing."""
+        """Make the file durable and seal it, once; return its entry for the manifest. Raises what
+        stopped it; StorageFailed again at every later call, as no later fsync means anything."""
         if self._unsealable is not None:
             raise self._unsealable
         if self.entry is None:
@@ -284,15 +284,15 @@ class JournalFile(TurnActor):
         return self.entry
 
     def _times(self) -> tuple[int, int]:
-        """Write times of the first and the last record that are there, ms UTC. O(holes)."""
+        """Write times of the first and the last record present, ms UTC; 0 if none. O(holes)."""
         first, last = first_and_last(self.offsets)
         if first < 0:
             return 0, 0
         return self.header(self.base + first).time_ms, self.header(self.base + last).time_ms
 
     def sealed_as(self, entry: JournalEntry) -> None:
-        """The worker made it stock CDB, of which the manifest is to say this: read from that. What
-        may find no memory stands before all that is changed, or behind it."""
+        """Read from now on from the stock CDB file that the worker made, described by ``entry``.
+        What may run out of memory is done before the first change or after the last."""
         state, reading = after(self.state, "seal", self.name), (None, _NONE)
         self.open_files.dropped(self)
         self.growing.forget()
@@ -304,8 +304,8 @@ class JournalFile(TurnActor):
             file.close()
 
     def opened_sealed(self, *, missing: bool = False) -> None:
-        """A sealed file of the manifest: nothing is read until someone asks for a record. One
-        that is missing holds none: asking for one raises Corruption."""
+        """Take over a sealed file of the manifest; nothing is read until someone asks for a record.
+        A ``missing`` file has none: asking for one raises Corruption."""
         self.state = after(self.state, "open", self.name)
         self._name_durable, self.missing = True, missing
         if missing:
@@ -320,7 +320,7 @@ class JournalFile(TurnActor):
     def by_name(self, found: Callable[[str], T]) -> T:
         """``found`` of the file's path. Raises as ``map_now``."""
         name = self.name
-        # One that is just being sealed has its new name before it is told so.
+        # A file that is just being sealed has its new name before this actor knows.
         for tried in (name, journal_names.when_sealed(name)):
             try:
                 return found(f"{self.directory}/{tried}")
@@ -331,14 +331,14 @@ class JournalFile(TurnActor):
         raise Corruption(self.path, 0, "the journal file is missing")
 
     def forget_map(self) -> None:
-        """Give up map and offsets; who still reads them keeps them alive."""
+        """Give up map and offsets; whoever still reads them keeps them alive."""
         self.pread = None
         if self.state is not State.WRITING:
             self.reading = (None, self.offsets)
 
     def ensure_open(self) -> tuple[mmap | bytes, Sequence[int]]:
-        """(map, offsets) of a file that is not being written; opening a sealed one reads its
-        trailer and one pass over its offsets. Raises Corruption."""
+        """(map, offsets) of a file that is not being written. Opening a sealed one reads its
+        trailer and passes once over its offsets. Raises Corruption."""
         mapped, offsets = self.reading
         if mapped is not None:
             return mapped, offsets
@@ -350,11 +350,11 @@ class JournalFile(TurnActor):
         return mapped, offsets
 
     def raw(self, relative: int) -> tuple[bytes | memoryview, int]:
-        """(bytes of a record, its offset): no more than one copy, and mostly no system call, which
-        would hand the interpreter lock to another thread."""
+        """(bytes of a record, its offset), by one copy at most and mostly without a system call,
+        which would hand the interpreter lock to another thread. Raises Corruption."""
         mapped, offsets = self.reading
         try:
-            if relative < 0:  # which would count from the end
+            if relative < 0:  # Python would count it from the end
                 raise IndexError
             if mapped is None:
                 file = self.file
@@ -370,7 +370,7 @@ class JournalFile(TurnActor):
                         except OSError as error:
                             if file.fd >= 0:
                                 raise storage_error(error, self.path) from error
-                            mapped, offsets = self.ensure_open()  # sealed since, or all is closed
+                            mapped, offsets = self.ensure_open()  # sealed or closed meanwhile
                 else:
                     mapped, offsets = self.ensure_open()
             at = offsets[relative]
@@ -384,8 +384,8 @@ class JournalFile(TurnActor):
         return mapped[at:end], at
 
     def value(self, relative: int, bucket_and_key: bytes, plain: bytes) -> bytes | None:
-        """The value of the put of this key, or None: as short_value.value_of, whose lines stand
-        here for what is mapped and plain."""
+        """The value of the put of this key, or None. As short_value.value_of, whose lines are
+        repeated here for records that are mapped and plain."""
         mapped, offsets = self.reading
         if mapped is None:
             mapped = self.growing.mapped
@@ -429,14 +429,14 @@ class JournalFile(TurnActor):
             yield self.base + number
 
     def replace(self) -> None:
-        """A newer manifest does without this file: it goes when no snapshot needs it."""
+        """Note that a newer manifest does without this file: it goes when no snapshot needs it."""
         self.state = after(self.state, "replace", self.name)
 
     def delete(self, remove: Callable[[str], None]) -> None:
-        """The register is clear: ``remove`` the file of this path. Maps still read live on."""
+        """Have ``remove`` delete the file, which no snapshot needs now. Maps still read live on."""
         self.state = after(self.state, "delete", self.name)
         self.open_files.dropped(self)
-        self.reading, self.pread = (None, _NONE), None  # after the state: who opens it is told
+        self.reading, self.pread = (None, _NONE), None  # after the state, which openers look at
         remove(self.path)
 
     def close(self) -> None:

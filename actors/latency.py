@@ -15,10 +15,10 @@ R = TypeVar("R")
 
 _BITS = 4
 _STEPS = 1 << _BITS
-"""Buckets from a power of two to the next: each is at most 1/16 of its values wide."""
+"""Buckets from one power of two to the next: each is at most 1/16 of its values wide."""
 _OCTAVES = 43
 LONGEST_NS = (1 << _OCTAVES) - 1
-"""2.4 hours; what took longer counts as this."""
+"""2.4 hours; anything longer counts as this."""
 _BUCKETS = _STEPS * (_OCTAVES - _BITS + 1)
 
 BOUNDS_NS = tuple((1 << bits) - 1 for bits in range(9, 36))
@@ -41,7 +41,7 @@ def _edges(bucket: int) -> tuple[int, int]:
 
 _STRIDE = 227
 _SKIPPED = 251
-_SKIPS = 4  # 227 + 4 * 251 is a prime: calls in a rhythm are met at every beat of it
+_SKIPS = 4  # 227 + 4 * 251 = 1,231 is a prime: of calls in a rhythm, every beat gets timed
 
 
 class Latency:
@@ -63,8 +63,8 @@ class Latency:
         self._smallest = LONGEST_NS
 
     def record(self, ns: int, weight: int = 1) -> None:
-        """Count one observation that stands for ``weight`` of them. A clock may go back: what
-        is below 0 counts as 0."""
+        """Count one observation that stands for ``weight`` of them. Below 0, as when a clock was
+        set back, it counts as 0."""
         ns = min(max(ns, 0), LONGEST_NS)
         self._counts[_bucket(ns)] += weight
         self.count += weight
@@ -75,7 +75,8 @@ class Latency:
             self._smallest = ns
 
     def quantile_ns(self, share: float) -> float | None:
-        """What ``share`` of the observations (0 .. 1) were not above; None for none."""
+        """The duration that ``share`` (0 .. 1) of the observations did not exceed; None if there
+        are none."""
         counts = self._counts
         count = sum(counts)
         if not count:
@@ -100,29 +101,29 @@ class Latency:
 
 
 class Meter:
-    """Times the first call, later ones more and more seldom, in the end one in 1,231; each
-    stands for those before it.
+    """Times the first call, then ever fewer, in the end one in 1,231; each timed call also stands
+    for the untimed ones before it.
 
-    The caller counts down, because that is the cheapest: where ``left`` is 0 it takes that of
-    ``skip``, and where that is 0 too it calls ``timed`` with itself; else it sets ``left`` one
-    lower and goes on. The count stays below 257: CPython makes larger numbers anew.
+    The caller counts down, because that is cheapest: if ``left`` is 0 it takes what ``skip`` gives,
+    and if that is 0, too, it has ``timed`` make the call; else it sets ``left`` one lower and goes
+    on. Counts stay below 257, since CPython allocates larger numbers anew.
     """
 
     __slots__ = ("_longest", "_skips", "_stride", "latency", "left", "weight")
 
     def __init__(self, *, often: bool = False) -> None:
-        """``often``: for calls that take much longer than timing them: one in 16 at least."""
+        """``often``: time at least one call in 16, for calls that take much longer than that."""
         self.latency = Latency()
         self._longest = 16 if often else _STRIDE
         self.left = 0
         """Calls until ``skip`` is to be asked."""
         self.weight = 1
-        """Calls for which the next one that is timed stands, as far as they were counted down."""
+        """Calls for which the next timed one stands, those still to be counted down included."""
         self._stride = 4
         self._skips = 0
 
     def skip(self) -> int:
-        """Calls to count down before asking again; 0: this one is to be timed."""
+        """How many calls to count down before asking again; 0: time this one."""
         if self._skips <= 0:
             return 0
         self._skips -= 1
@@ -130,7 +131,7 @@ class Meter:
         return _SKIPPED
 
     def timed(self, call: Callable[P, R], /, *args: P.args, **options: P.kwargs) -> R:
-        """The call's result, timed; a call that raises counts too."""
+        """Make the call, time it, and return its result; a call that raises counts, too."""
         stride = self.left = self._stride
         weight, self.weight = self.weight, stride
         if stride < self._longest:
@@ -145,5 +146,5 @@ class Meter:
 
     @property
     def calls(self) -> int:
-        """Calls so far, timed or not; off by a few where threads called at once."""
+        """Calls so far, timed or not; off by a few if threads called at once."""
         return self.latency.count + max(self.weight - 1 - self.left, 0)

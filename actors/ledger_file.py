@@ -34,12 +34,12 @@ class LedgerFile(TurnActor):
         return f"{self.directory}/{self.name}"
 
     def of(self, entry: LedgerEntry) -> LedgerEntry:
-        """The entry with this as its file, which is to be the one that the entry means."""
+        """The entry with this as its file; ``reader`` checks that it is the file that it means."""
         self.entry = entry
         return dataclasses.replace(entry, file=self)
 
     def reader(self) -> Sst:
-        """The open file. Its first use maps it and reads its summary. Raises Corruption."""
+        """The open file; the first call maps it and reads its summary. Raises Corruption."""
         sst = self.sst
         if sst is None:
             mapped, before = self.open_files.opened(self), COLD.reads()
@@ -56,15 +56,15 @@ class LedgerFile(TurnActor):
         return scattered(self.disk.map(self.path))
 
     def forget_map(self) -> None:
-        """Give up the map; who still reads it keeps it alive."""
+        """Give up the map; whoever still reads it keeps it alive."""
         self.sst = None
 
     def replace(self) -> None:
-        """A newer manifest does without this file: it goes when no snapshot needs it."""
+        """Note that a newer manifest does without this file: it goes when no snapshot needs it."""
         self.state = after(self.state, "replace", self.name)
 
     def delete(self, remove: Callable[[str], None]) -> None:
-        """The register is clear: ``remove`` the file of this path. Maps still read live on."""
+        """Have ``remove`` delete the file, which no snapshot needs now. Maps still read live on."""
         self.state = after(self.state, "delete", self.name)
         self.open_files.dropped(self)
         self.sst = None

@@ -1,7 +1,7 @@
 """What an open store knows of its own work: latencies, background jobs, where gets were answered.
 
-Nothing here takes a lock or is written to a file; it begins anew with each opening. Counts are
-right to a few where several threads do the same thing at the same moment.
+Nothing here takes a lock or is written to a file; it begins anew with each opening. Counts may be
+off by a few if several threads do the same thing at the same moment.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 MOST_JOBS = 512
-"""Background jobs that are remembered; older ones are only counted."""
+"""How many background jobs are remembered; older ones are only counted."""
 
 _MOST_WHY = 500
-"""Characters of what a failed job raised."""
+"""How many characters are kept of what a failed job raised."""
 
 MEMORY, CACHE, REST = "memory", "cache", "journal_or_absent"
 """Where a get found what it was asked for."""
@@ -48,7 +48,7 @@ class JobRun:
     """Files that it made, or finished."""
     bytes_written: int
     ok: bool
-    """False: it raised, or its worker was ended."""
+    """False if it raised, or its worker was ended."""
     why: str = ""
     """If it failed: what it raised."""
 
@@ -64,22 +64,22 @@ class JobTotals:
     outputs: int = 0
     bytes_written: int = 0
     failed_in_a_row: int = 0
-    """Since the last one that did not."""
+    """Failures since the last run that was ok."""
     last_failed_ms: int | None = None
-    """When the newest one that failed began, ms UTC."""
+    """When the newest failed run began, ms UTC."""
     last_failure: str | None = None
-    """What it raised."""
+    """What that run raised."""
 
 
 @dataclass(slots=True)
 class JobResult:
-    """What a job gave; empty until it did."""
+    """Takes a job's result; empty until the job is done."""
 
     result: dict[str, Any] = field(default_factory=dict)
 
 
 class JobHistory:
-    """The jobs of a store. Written by the thread that had one done."""
+    """The background jobs of a store. Each is added by the thread that had it done."""
 
     def __init__(self) -> None:
         self.recent: deque[JobRun] = deque(maxlen=MOST_JOBS)
@@ -106,7 +106,8 @@ class JobHistory:
 
     @contextmanager
     def timed(self, kind: str, arguments: Mapping[str, Any]) -> Iterator[JobResult]:
-        """Around a job, which leaves its result; one that raises failed."""
+        """Around a job: times it and adds it to the history. The block puts the job's result into
+        the JobResult; if it raises, the job counts as failed."""
         began_ms, began = wall_clock_ms(), time.perf_counter_ns()
         job = JobResult()
         why = None
@@ -135,7 +136,7 @@ def _often() -> Meter:
 
 @dataclass(slots=True)
 class Measures:
-    """One for each open store."""
+    """The measures of one open store."""
 
     opened_ms: int = field(default_factory=wall_clock_ms)
     put: Meter = field(default_factory=Meter)
@@ -146,11 +147,11 @@ class Measures:
     get_many: Meter = field(default_factory=_often)
     head: Meter = field(default_factory=Meter)
     fsync: Latency = field(default_factory=Latency)
-    """Of journal files, for those who wait; every one is timed."""
+    """Syncs of journal files that callers waited for; every one is timed."""
     pauses: Latency = field(default_factory=Latency)
-    """By which writers were slowed down while merging lagged; every one is timed."""
+    """Pauses that slowed writers down while merging lagged; every one is timed."""
     sources: dict[str, int] = field(default_factory=lambda: {MEMORY: 0, CACHE: 0, REST: 0})
-    """Where the gets that were timed found what they were asked for, by weight."""
+    """Where timed gets found what they were asked for, by weight."""
     jobs: JobHistory = field(default_factory=JobHistory)
     first_sqn: int = 0
     """The last sqn given before the store was opened."""
@@ -160,21 +161,21 @@ class Measures:
     """What sealing added to journal files: their tables."""
 
     def latencies(self) -> dict[str, Latency]:
-        """By operation."""
+        """The latencies, by operation."""
         names = ("put", "put_many", "batch", "get", "get_many", "head")
         return {name: getattr(self, name).latency for name in names} | {"fsync": self.fsync}
 
     def began(self, sqn: int, position: int) -> None:
-        """The store is open as of this sqn and position of the journal."""
+        """Note the last sqn and the journal's position as the store opens."""
         self.first_sqn, self.journal_began = sqn, position
 
     def timed_get(self, get: Callable[[bytes], R], key: bytes, where: str) -> R:
-        """A get that is timed, and that stands for others in where it finds its answer."""
+        """Time a get; it also stands for others in where it finds its answer (``where``)."""
         self.sources[where] += self.get.weight
         return self.judged(self.get, get, key)
 
     def judged(self, meter: Meter, read: Callable[[P], R], what: P) -> R:
-        """A read that is timed, and that stands for others in whether it waits for a device."""
+        """Time a read; it also stands for others in whether it waits for a device."""
         before = COLD.reads()
         found = meter.timed(read, what)
         COLD.judge(before)

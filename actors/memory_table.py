@@ -1,7 +1,7 @@
-"""Recent changes in memory: newest version by ledger key, older ones only while someone looks.
+"""Recent changes in memory: the newest version by ledger key, and older ones that snapshots need.
 
-An entry is a sequence number; negative where a plain read is not enough: of a put that expires, or
-of a delete.
+An entry is a sequence number, negative if a plain read is not enough: for a put that expires, or a
+delete.
 
 One thread at a time writes (in the Bookie's turn); any thread reads single keys without a turn.
 """
@@ -21,7 +21,7 @@ from octavo.files.locks import new_rlock
 
 
 class Change(Protocol):
-    """What a table takes in of an operation, or of a journal record that is read again."""
+    """What a table needs of an operation, or of a journal record that is read again."""
 
     @property
     def kind(self) -> int: ...
@@ -57,7 +57,7 @@ class MemoryTable:
         self.rows: dict[bytes, int] = {}
         self.older: dict[bytes, list[int]] = {}
         self.expiring: dict[int, int] = {}  # when puts expire, ms UTC, by sqn; replaced ones, too
-        self.entry_bytes = 0  # of keys of index entries: each repeats its object's key
+        self.entry_bytes = 0  # bytes of index entries' keys: each repeats its object's key
         self.since = since  # every entry is above this sqn
         self.pins: dict[int, int] = {}
         self.newest_pin = -1  # highest sqn a live reader is bound to; -1: none
@@ -105,8 +105,8 @@ class MemoryTable:
                 rows[ledger_key] = sqn
 
     def enter_run(self, ledger_keys: Iterable[bytes], first: int, kind: int) -> None:
-        """Take in plain puts, or deletes, of the sqns from ``first`` on. What a pin needs was
-        kept."""
+        """Take in plain puts, or deletes, of the sqns from ``first`` on. The caller has called
+        ``keep`` if there is a pin."""
         entries = count(first) if kind == PUT else count(-first, -1)
         self.rows.update(zip(ledger_keys, entries, strict=False))
 
@@ -117,19 +117,19 @@ class MemoryTable:
             self.newest_pin = upper
 
     def unpin(self, reader: int) -> None:
-        """Let a reader go. In the Bookie's turn. Again, where that was cut short. O(1),
+        """Let a reader go; may be repeated if it was cut short. In the Bookie's turn. O(1),
         amortised."""
         self.pins.pop(reader, None)
         if self.pins:
-            self.newest_pin = next(reversed(self.pins.values()))  # none is below one before it
+            self.newest_pin = next(reversed(self.pins.values()))  # pins come in ascending order
             return
         self.newest_pin = -1
         if self.older:
             self.older = {}  # a new dict: someone may be reading the old one
 
     def entry(self, ledger_key: bytes, upper: int) -> int | None:
-        """Entry of the newest version at or below ``upper``; None: not in this table. O(log kept
-        versions)."""
+        """Entry of the newest version at or below ``upper``; None if this table has none. O(log
+        kept versions)."""
         entry = self.rows.get(ledger_key)
         if entry is None or -upper <= entry <= upper:
             return entry
@@ -142,9 +142,10 @@ class MemoryTable:
         return entry < 0 and -entry not in self.expiring
 
     def in_order(self) -> SortedList:
-        """All keys in order, those that came since the last call included.
+        """All keys in order.
 
-        In the Bookie's turn while the table is not frozen. O(new keys * log), O(n log n) first.
+        In the Bookie's turn while the table is not frozen. O(new keys * log n); O(n log n) for the
+        first call.
         """
         order = self.order
         rows = self.rows
@@ -174,5 +175,6 @@ class MemoryTable:
 
     @property
     def held(self) -> int:
-        """How many rows this holds, or expiries, which replaced versions have left, too."""
+        """How full the table is: its rows, or its expiries if these are more, since those of
+        replaced versions stay."""
         return max(len(self.rows), len(self.expiring))

@@ -1,8 +1,8 @@
-"""How many files may be mapped at once.
+"""Bounds how many of a store's files are mapped at once.
 
-Before Python 3.13 every map holds a descriptor, so 5,000 files would pass the usual limit. A
-file that was let go is mapped again when it is read; a map lives as long as a buffer from it
-does, so nothing is ever unmapped under a reader.
+Before Python 3.13 every map holds a descriptor, so 5,000 files would exceed the usual limit. A
+file that was let go is mapped again when it is read; a map lives as long as a buffer of it does,
+so nothing is ever unmapped under a reader.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from octavo.files.locks import new_lock
 
 
 class Mappable(Protocol):
-    """A file that can be mapped now, and can do without its map later."""
+    """A file that can be mapped, and can give its map up later."""
 
     state: State
 
@@ -39,7 +39,7 @@ Pread = Callable[[int, int], bytes]
 
 
 class Called(Protocol):
-    """A file that can be read by system calls, too."""
+    """A file that can also be read by system calls."""
 
     state: State
     pread: Pread | None
@@ -53,33 +53,33 @@ class Called(Protocol):
 
 
 _ONE_BY_ONE = 8
-"""Records that are read of a file singly before it takes the place of another one's map."""
+"""Of the single reads from a file that is not mapped, one in so many maps it after all."""
 _MOST_BYTES = 1 << 30  # a system call reads no more than 2 GiB
 _SHARE = 2
-"""One in so many of a process's maps, or descriptors, if nobody said how many."""
+"""If no limit was given: half of the maps, or descriptors, that the process may have."""
 _MOST, _LEAST = 1 << 14, 8
-"""Bounds of what that makes."""
+"""Bounds of the number of maps that this gives."""
 _CALLED_OF = 8
-"""Of the files that may be mapped one in so many may have a descriptor, for reads by calls."""
+"""One in so many of the files that may be mapped may have a descriptor, for reads by calls."""
 
 _all: set[weakref.ref[OpenFiles]] = set()
 _gone = _all.discard
 """Not a WeakSet: see turns/runtime.py."""
-# A thread that is not in a forked child may have their locks there; those that go on come back.
+# In a forked child their locks may be held by threads that are gone; see ``OpenFiles.forked``.
 os.register_at_fork(after_in_child=_all.clear)
 
 
 def _everyone() -> list[OpenFiles]:
-    """Of all stores that this process reads."""
+    """The OpenFiles of all stores that this process reads."""
     return [found for each in _all.copy() if (found := each()) is not None]
 
 
 class OpenFiles:
-    """At most ``limit`` files are mapped; one more lets go of the one opened longest ago."""
+    """Keeps at most ``limit`` files mapped; one more lets go of the one opened longest ago."""
 
     def __init__(self, limit: int | None = None) -> None:
-        """None: as many as suit this process, together with all others of which that was said: the
-        one that has most lets go."""
+        """``limit`` None: as many as suit this process, shared with all others made with None; of
+        those, the one with the most files lets go."""
         self._shares = limit is None
         if limit is None:
             limit = max(min(share_of_maps(_SHARE), _MOST), _LEAST)
@@ -88,7 +88,8 @@ class OpenFiles:
         self._lock = new_lock()
         self._called: list[Called] = []
         self._singly: dict[object, list[int]] = {}
-        """Of sealed files: records that were read singly, where the offsets stand, how many."""
+        """By sealed file: [records read singly, modulo _ONE_BY_ONE, where its offsets begin, how
+        many records it has]."""
         self._open: OrderedDict[Mappable, None] = OrderedDict()
         self.closed = False
         self._reference = weakref.ref(self, _gone)
@@ -111,7 +112,7 @@ class OpenFiles:
         return mapped
 
     def mapped(self, file: Mappable) -> mmap | bytes:
-        """A map that is not counted. Raises as ``opened``, but for Closed."""
+        """Map ``file`` without counting it. Raises what ``opened`` does, except Closed."""
         try:
             return file.map_now()
         except FileNotFoundError:
@@ -123,18 +124,18 @@ class OpenFiles:
                 return self._with_fewer(file)
 
     def _sharing(self) -> list[OpenFiles]:
-        """Those that have this one's limit together."""
+        """The OpenFiles that share this one's limit, itself included."""
         return [each for each in _everyone() if each._shares] if self._shares else [self]
 
     def read(self, file: Called, at: int, length: int) -> bytes:
-        """Some bytes of a file that is not being written, by a system call: one wait, without the
-        interpreter lock, for all pages. b"" where it cannot be opened again. Raises StorageFailed,
-        StorageFull."""
+        """Read bytes, by a system call, of a file that is not being written: one wait for all
+        pages, without the interpreter lock. Returns b"" if the file cannot be opened again. Raises
+        StorageFailed, StorageFull."""
         if (pread := file.pread) is None:
             try:
                 pread = self._opened_to_read(file)
             except OSError:
-                return b""  # it is mapped
+                return b""  # the caller reads its map
         before = COLD.reads() if COLD.seldom() else None
         try:
             data = read_whole(pread, min(length, _MOST_BYTES), at)
@@ -145,9 +146,9 @@ class OpenFiles:
         return data
 
     def one(self, file: Called, relative: int) -> tuple[bytes, int] | None:
-        """(bytes of a record, its offset) of a sealed file that is not mapped, where a map would
-        take the place of another: by four system calls, a fifth of what that costs. None: map it,
-        for it is asked for often, or has to be looked at closely. Raises as ``read``."""
+        """(bytes of a record, its offset), read from a sealed file that is not mapped if its map
+        would push out another: four system calls, a fifth of what that costs. None: map the file,
+        since it is read often, or needs a closer look. Raises as ``read``."""
         if file.reading[0] is not None or file.reading[1]:
             return None
         if sum(map(len, self._sharing())) < self.limit:
@@ -155,7 +156,7 @@ class OpenFiles:
         try:
             known = self._singly.get(file) or self._table_of(file)
         except (OSError, Corruption):
-            return None  # whoever maps it is told
+            return None  # mapping it raises the error
         reads, table_at, count = known
         known[0] = (reads + 1) % _ONE_BY_ONE
         if known[0] == 0 or not 0 <= relative < count:
@@ -165,13 +166,13 @@ class OpenFiles:
         if end > table_at or not record.LEAST_BYTES <= end - at <= _MOST_BYTES:
             return None
         data = self.read(file, at, end - at)
-        # The table's checksum was not compared: so the record is to say that it is the one.
+        # The checksum of the table was not compared, so the record has to prove that it is the one.
         front = record.CDB_KEY_LENGTH + (end - at - 16).to_bytes(4, "little")
         whole = len(data) == end - at and data[:16] == front + relative.to_bytes(8, "big")
         return (data, at) if whole else None
 
     def _table_of(self, file: Called) -> list[int]:
-        """What is kept of a sealed file for ``one``. Raises OSError, Corruption."""
+        """Read and keep what ``one`` needs of a sealed file. Raises OSError, Corruption."""
         size = file.by_name(file.disk.size)
         tail = self.read(file, max(size - cdb.TRAILER_BYTES, 0), cdb.TRAILER_BYTES)
         trailer = cdb.read_trailer(tail, size, file.path)
@@ -196,9 +197,9 @@ class OpenFiles:
             file.pread = None
 
     def _with_fewer(self, file: Mappable) -> mmap | bytes:
-        """No descriptor is left, or no room for a map, whoever took them: all stores do with half
-        of what the largest has, and half of that, until ``file`` can be mapped or none is left to
-        let go of."""
+        """Map ``file`` when no descriptor, or no room for a map, is left: all stores of the process
+        are cut to half of what the largest has, then to half of that, until the file can be mapped.
+        Raises OSError if it cannot with none left."""
         everyone = _everyone()
         for each in everyone:
             each._close_called()
@@ -214,8 +215,8 @@ class OpenFiles:
                     raise
 
     def settle(self, file: Mappable) -> None:
-        """``file`` now keeps its map: not if it was let go of between opened() and here, nor if it
-        was deleted, for the map would keep its room."""
+        """Called once ``file`` keeps its map: it gives that up again if it was let go since
+        opened(), or deleted, as the map would keep its room on disk taken."""
         if file.state is State.CLOSED:
             self.dropped(file)
         if file not in self._open:
@@ -228,18 +229,19 @@ class OpenFiles:
             old.forget_map()
 
     def let_go(self) -> None:
-        """Nobody is to read any more: no map is kept but those of which somebody has a buffer."""
+        """Give up all maps for good; those of which somebody has a buffer live on."""
         self.closed = True
         self._close_called()
         self._shrink(0)
 
     def forked(self) -> None:
-        """In a forked child that goes on reading: a thread that is not there may have the lock."""
+        """In a forked child that goes on reading: a new lock, as a thread that is gone may hold the
+        old one."""
         self._lock = new_lock()
         _all.add(self._reference)
 
     def dropped(self, file: Mappable) -> None:
-        """``file`` no longer needs to be counted."""
+        """Stop counting ``file``."""
         with self._lock:
             self._open.pop(file, None)
         self._singly.pop(file, None)

@@ -1,4 +1,4 @@
-"""The Penciller: keeps the ledger, decides what is merged next, and when a file may go."""
+"""The Penciller: keeps the ledger, decides what is merged next and when a file may be deleted."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from octavo.manifest.small_files import MANY_SMALL, SMALL, alike, small_run
 log = messages_of("octavo.penciller")
 
 LEVEL_ZERO_FILES = 4
-"""Files of level zero that start a merge into level one ..."""
+"""So many files of level zero start a merge into level one ..."""
 _LITTLE = 64
-"""... unless all of it would write so many times as many rows anew: ..."""
+"""... unless it would write more than this many times the rows that come from level zero: ..."""
 _MOST_FILES = 4 * LEVEL_ZERO_FILES
-"""... then from so many files on, for every read looks at all of them."""
+"""... then only so many files start it, since every read looks at all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class LevelZero:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Merge ``inputs`` into ``level``, which may be theirs; with ``move`` they only change it."""
+    """Merge ``inputs`` into ``level``, which may be theirs; ``move``: only change their level."""
 
     inputs: tuple[LedgerEntry, ...]
     level: int
@@ -98,8 +98,8 @@ class Penciller(TurnActor):
         return file
 
     def condemn(self, damage: Corruption) -> None:
-        """A ledger file is damaged: merge no more, and have the next start rebuild the ledger
-        from the journal; where that has it. Raises StorageFull, StorageFailed."""
+        """Stop merging, since a ledger file is damaged, and have the next start rebuild the ledger
+        from the journal, if that has everything. Raises StorageFull, StorageFailed."""
         self.condemned = True
         if not self.rebuildable:
             return
@@ -110,7 +110,7 @@ class Penciller(TurnActor):
             raise storage_error(self.disk.reason(error), self.directory) from error
 
     def reported(self, damage: Corruption) -> None:
-        """A reader met damage: if it is in a ledger file, the next start rebuilds the ledger."""
+        """Take note of damage that a reader met; in a ledger file it condemns the ledger."""
         if not self.condemned and damage.file.startswith(f"{self.directory}/"):
             follows = "the next start rebuilds the ledger" if self.rebuildable else "no merge"
             log.error("%s: %s", follows, damage)
@@ -120,8 +120,8 @@ class Penciller(TurnActor):
 
     @unbroken
     def push(self, table: MemoryTable, since: int, upto: int) -> None:
-        """Take over a frozen memory table: the journal's records (since, upto]. Told again of one
-        that it has or had, it does nothing. O(1)."""
+        """Take over a frozen memory table: the journal's records (since, upto]. Does nothing for
+        one that it has or had already. O(1)."""
         if upto > max(self.pushed_upto(), self.manifest.persisted_sqn):
             self.tables.append(LevelZero(table, since, upto))
 
@@ -130,8 +130,8 @@ class Penciller(TurnActor):
         return self.tables[-1].upto if self.tables else 0
 
     def oldest(self) -> LevelZero | None:
-        """The table that is to be saved next. Those that the ledger has go: where no memory was
-        left behind its manifest's change, one would be saved twice."""
+        """The table to save next, or None. Drops those that the ledger has already: one can be left
+        if memory ran out just after the manifest changed, and would be saved twice."""
         while self.tables and self.tables[0].upto <= self.manifest.persisted_sqn:
             del self.tables[0]
         return self.tables[0] if self.tables else None
@@ -162,21 +162,22 @@ class Penciller(TurnActor):
         return None
 
     def _joining(self, entries: tuple[LedgerEntry, ...], level: int) -> Merge | None:
-        """Small files of a level made one: what moved there from level zero may be any size."""
+        """A merge of small files of a level into one, or None. Files that only moved there from
+        level zero may have any size."""
         found = small_run([max(e.rows / MAX_FILE_ROWS, e.bytes / MAX_FILE_BYTES) for e in entries])
         if found is None:
             return None
         return Merge(entries[found], level, self._is_basement(level, entries[found]), move=False)
 
     def _is_basement(self, level: int, whole: tuple[LedgerEntry, ...]) -> bool:
-        """Whether nothing that these files of a level hide can be in a deeper one."""
+        """Whether no deeper level can have anything that these files of ``level`` hide."""
         reach, levels = _reach(whole), range(level + 1, len(self.manifest.levels))
         return not any(self.manifest.overlapping(each, *reach) for each in levels)
 
     def _out_of_level_zero(self, entries: tuple[LedgerEntry, ...]) -> Merge | None:
-        """All of it into level one, of very many files the oldest; where that is little beside what
-        it meets there, as small commits of files are, its newest files into one, if they are alike
-        in size; or nothing."""
+        """A merge of level zero (if it has very many files, of the oldest) into level one. If that
+        is little beside what it meets there, as from many small commits: its newest files into
+        one, if they are alike in size; else None, until there are too many files."""
         oldest = entries[-MANY_SMALL:]
         merge = self._merge_of(oldest, 1)
         rows = sum(entry.rows for entry in oldest)
@@ -188,14 +189,14 @@ class Penciller(TurnActor):
         return merge if len(entries) >= _MOST_FILES else None
 
     def _next_out_of(self, level: int) -> LedgerEntry:
-        """Files leave a level in turns, round its key range."""
+        """The next file to leave a level: they leave in turn, going round its key range."""
         entries = self.manifest.levels[level]
         after = self._cursor.get(level, b"")
         return next((entry for entry in entries if entry.first_key > after), entries[0])
 
     def _merge_of(self, above: tuple[LedgerEntry, ...], level: int) -> Merge:
         below = self.manifest.overlapping(level, *_reach(above))
-        # Files of the level reach beyond those above it: a delete in them hides what lies deeper.
+        # With ``below``: its files may reach further, and their deletes hide what lies deeper.
         basement = self._is_basement(level, (*above, *below))
         apart = sorted(above, key=lambda entry: entry.first_key)
         move = not below and all(left.last_key < right.first_key for left, right in pairwise(apart))
@@ -204,9 +205,9 @@ class Penciller(TurnActor):
         return Merge((*above, *below), level, basement, move)
 
     def next_stem(self) -> str:
-        """The beginning of the names of a job's files: they carry the epoch, and never recur. A
-        backup that was opened counts epochs of its own, and files of both meet in it: therefore
-        a random part."""
+        """The beginning of the names of a job's files: it has the epoch, and never recurs. The
+        random part is for backups: one that was opened counts its own epochs, yet has files of
+        the original, too."""
         self._jobs += 1
         return f"{self.epoch:08x}-{self._jobs:08x}-{secrets.token_hex(4)}"
 
@@ -218,7 +219,7 @@ class Penciller(TurnActor):
 
     @unbroken
     def install_level_zero(self, task: LevelZero, files: Sequence[dict[str, Any]]) -> None:
-        """The table is in ``files`` now; the ledger is persisted up to its last sqn."""
+        """Install ``files``, which have the table: the ledger is persisted up to its last sqn."""
         made = self._entries(files, 0)
         with self._named_or_gone(made):
             self._install(made, (), task.upto)
@@ -226,15 +227,15 @@ class Penciller(TurnActor):
 
     @unbroken
     def install_made(self, entries: Sequence[LedgerEntry], upto: int) -> LedgerManifest:
-        """Files of level zero that were made elsewhere stand in the directory, durably; with them
-        the ledger is persisted up to ``upto``. The new manifest."""
+        """Install files of level zero that were made elsewhere and are durable in the directory;
+        the ledger is then persisted up to ``upto``. Returns the new manifest."""
         made = tuple(self._start_file(entry.name).of(entry) for entry in entries)
         self._install(made, (), upto)
         return self.manifest
 
     @unbroken
     def install_merge(self, task: Merge, result: dict[str, Any]) -> None:
-        """The inputs are replaced by the files of a job. They stay until retire()."""
+        """Replace the inputs by the files that a job made. The inputs stay until retire()."""
         self.rows_merged += sum(entry.rows for entry in task.inputs)
         files = self._entries(result["files"], task.level)
         with self._named_or_gone(files):
@@ -255,17 +256,18 @@ class Penciller(TurnActor):
 
     @unbroken
     def stays_expired(self, moment: int) -> None:
-        """What expired up to ``moment``, ms UTC, inclusive, is absent for good."""
+        """Make absent for good what expired up to ``moment``, ms UTC, inclusive."""
         self._install((), (), None, moment)
 
     @unbroken
     def retire(self, generation: int) -> None:
-        """Views from ``generation`` on do without what merges replaced; see DeletePending."""
+        """Note that views from ``generation`` on do without the files that merges replaced: see
+        DeletePending."""
         self.delete_pending.retire(generation)
 
     @unbroken
     def install_move(self, task: Merge) -> None:
-        """The inputs change their level; no byte is written but the manifest's record."""
+        """Move the inputs to another level; no byte is written but the manifest's record."""
         moved = tuple(replace(entry, level=task.level) for entry in task.inputs)
         self._install(moved, task.inputs, None)
         self._went_out(task)
@@ -295,10 +297,10 @@ class Penciller(TurnActor):
 
     @unbroken
     def sweep(self) -> int:
-        """Delete the files that no live snapshot needs; how many still wait."""
+        """Delete the files that no live snapshot needs; return how many still wait."""
         return self.delete_pending.sweep()
 
 
 def _reach(entries: Sequence[LedgerEntry]) -> tuple[bytes, bytes]:
-    """The first and the last of their keys."""
+    """The first and the last key of these files, both inclusive."""
     return min(entry.first_key for entry in entries), max(entry.last_key for entry in entries)

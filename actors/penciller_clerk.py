@@ -39,9 +39,9 @@ log = messages_of("octavo.clerk")
 
 _ATTEMPTS = 3
 _AGAIN_MS = 5000
-"""After so long at the soonest, beside pushes, work that could not be done is tried again."""
+"""Work that could not be done is tried again after so long, or by a push before that."""
 _MOST_DOUBLED = 5
-"""A merge whose workers are killed waits twice as long after each try: up to 160 s."""
+"""A merge whose workers are killed waits twice as long after each attempt, up to 160 s."""
 
 
 class PencillerClerk(TurnActor):
@@ -65,28 +65,28 @@ class PencillerClerk(TurnActor):
         self.on_change = on_change
         self.closing = False
         self.briefly = briefly
-        """The store is soon closed again: nothing is begun but what is asked for."""
+        """The store is closed again soon: begin nothing but what is asked for."""
         self._woken = False
-        self._waits_ms = 0  # since when work cannot be done that is to be tried again
-        self._killed = 0  # tries to merge in a row of which the workers were killed,
+        self._waits_ms = 0  # since when some work waits to be tried again; 0: none does
+        self._killed = 0  # attempts to merge, in a row, whose workers were killed,
         self._killed_ms = 0  # and when the last one was
         self.damaged: list[str] = []  # journal records that could not go into the ledger
-        self.recalculated: Mapping[int, NamedTag] = {}  # while a rebuild works these types out anew
+        self.recalculated: Mapping[int, NamedTag] = {}  # types that a rebuild works out anew
 
     def wake(self) -> None:
-        """Have the clerk look for work, soon. From any thread, O(1). Told once, however often: who
-        asks for its turn waits for one piece of work at most, not for one a push."""
+        """Have the clerk look for work soon. From any thread, O(1). Many calls send one message:
+        whoever asks for the turn waits for one piece of work at most, not for one for each push."""
         if not self._woken and not self.briefly:
             self._woken = True
             try:
                 self.actor_ref.send(PencillerClerk.work)
-            except BaseException:  # an interrupt, or no memory: it may not be told
+            except BaseException:  # an interrupt, or no memory: it may not have been sent
                 self._woken = False
                 raise
 
     def look_again(self) -> None:
-        """In the Bookie's turn, every few hundred puts: have work that found no room, whose
-        workers were killed, or whose disk hung, tried again if that is some time ago. O(1)."""
+        """Have work tried again, after a while, that found no room, whose workers were killed, or
+        whose disk hung. In the Bookie's turn, every few hundred puts. O(1)."""
         if self._waits_ms and abs((now := self.clock_ms()) - self._waits_ms) >= _AGAIN_MS:
             self._waits_ms = now
             self.wake()
@@ -94,7 +94,7 @@ class PencillerClerk(TurnActor):
     @interruptible
     def work(self) -> None:
         """Do the most pressing piece of work, then come back for the next. On the pool."""
-        self._woken = False  # first: what comes from here on wants another look
+        self._woken = False  # first: a wake from here on needs another look
         if self.closing:
             return
         task = None
@@ -125,13 +125,13 @@ class PencillerClerk(TurnActor):
         self.wake()
 
     def _is_too_soon(self) -> bool:
-        """Whether a merge is to wait, since workers were killed in it: each try costs what memory
-        and processor there is, and what pushes need is done meanwhile."""
+        """Whether a merge has to wait because workers were killed in it. Each attempt may use up
+        memory and processor; what pushes need is done meanwhile."""
         pause_ms = _AGAIN_MS << min(self._killed - 1, _MOST_DOUBLED) if self._killed else 0
         return abs(self.clock_ms() - self._killed_ms) < pause_ms
 
     def do(self, task: LevelZero | Merge) -> None:
-        """One job, from its inputs to the manifest. Raises what stopped it."""
+        """Do one job, from its inputs to the manifest. Raises what stopped it."""
         try:
             if isinstance(task, LevelZero):
                 self._save(task)
@@ -152,7 +152,7 @@ class PencillerClerk(TurnActor):
             raise told from error
 
     def _poison(self, failed: StorageFailed) -> None:
-        """Without merging, memory would grow with every write: refuse them."""
+        """Refuse writes from now on: without merging, memory would grow with each of them."""
         log.error("%s: merging stopped: %s", self.penciller.actor.directory, failed)
         self.penciller.actor.failed = failed
         self.inker.call(Inker.poison, failed)
@@ -175,7 +175,7 @@ class PencillerClerk(TurnActor):
                 result = self._level_zero(task, f"{stem}-{attempt}")
                 break
             except (FileNotFoundError, WorkerDied) as error:
-                # A file was sealed, and so renamed, meanwhile; or the worker was killed.
+                # A journal file was sealed, and so renamed, meanwhile; or the worker was killed.
                 self._remove_left(f"{stem}-{attempt}-")
                 if attempt == _ATTEMPTS - 1:
                     raise
@@ -192,10 +192,10 @@ class PencillerClerk(TurnActor):
         reserve.put_by(inker.disk, inker.directory.removesuffix("/journal"))
 
     def _level_zero(self, task: LevelZero, stem: str) -> dict[str, Any]:
-        """The job's result. While a rebuild works out some types from their values, it is done
-        right here, in the thread that opens the store: their functions are the user's."""
+        """Run the job; its result. While a rebuild works out some types from their values, it runs
+        right here, in the thread that opens the store, since their functions are the user's."""
         journal, penciller = self.inker.actor, self.penciller.actor
-        # From where the ledger ends, also where a table in between did not come to be known.
+        # From where the ledger ends, even if the Penciller missed a table in between.
         since = min(task.since, penciller.manifest.persisted_sqn)
         parts, offsets = stretches(journal.view, since, task.upto)
         where: dict[str, Any] = {
@@ -208,7 +208,7 @@ class PencillerClerk(TurnActor):
             return self.runner.run(
                 "level_zero", offsets, journal=journal.directory, parts=parts, **where
             )
-        # Loaded here: who opens a store should not wait for what the worker does.
+        # Loaded only here: an opening should not wait for modules that mostly the worker needs.
         with unbroken, loading:
             from octavo.actors.opening.recalculation import recalculated
             from octavo.files.jobs import ledger_files
@@ -225,8 +225,8 @@ class PencillerClerk(TurnActor):
         )
         noted: list[str] = []
         anew = recalculated(journal.view, since, task.upto, self.recalculated, noted)
-        # One run: the numbers of what was worked out stand among those of the rest, and of files
-        # whose numbers overlap none may share a range of keys with another.
+        # One run: the sqns of what was worked out lie among those of the rest, and files whose
+        # sqns overlap must not overlap in keys.
         whole = [*rows, *(() if anew is None else (anew,))]
         run = [concatenated(whole)] if whole else []
         del whole, anew
@@ -250,8 +250,8 @@ class PencillerClerk(TurnActor):
         self.penciller.call(Penciller.sweep)
 
     def _install(self, made: Sequence[dict[str, Any]], install: Any, *what: object) -> None:
-        """Have the Penciller ``install`` the files of a job, which go where its turn did not come:
-        the job is done again."""
+        """Have the Penciller ``install`` the files of a job. If its turn does not come in time, the
+        files are removed: the job is done again."""
         penciller = self.penciller.actor
         try:
             self.penciller.call(install, *what)
@@ -264,7 +264,8 @@ class PencillerClerk(TurnActor):
         self.penciller.call(Penciller.retire, generation)
 
     def _levels(self, task: Merge) -> Sequence[Sequence[Told]]:
-        """All files of the ledger, for a merge that meets index entries; else none."""
+        """All files of the ledger, for a merge that meets index entries; none for any other, or if
+        there are too many files."""
         index = bytes((ledger_key.INDEX,))
         meets = any(entry.first_key[:1] <= index <= entry.last_key[:1] for entry in task.inputs)
         manifest = self.penciller.actor.manifest
@@ -296,7 +297,7 @@ class PencillerClerk(TurnActor):
         raise StorageFailed("no attempt to merge was made")
 
     def _remove_left(self, beginning: str) -> None:
-        """A worker that was killed leaves files that no manifest will name."""
+        """Remove the files that a killed worker left, which no manifest will name."""
         penciller = self.penciller.actor
         try:
             for name in penciller.disk.listdir(penciller.directory):
@@ -307,8 +308,8 @@ class PencillerClerk(TurnActor):
 
 
 def stretch_end(view: JournalView, since: int, upto: int, records: int) -> int | None:
-    """The sqn that ends a stretch of about ``records`` records above ``since``, at most ``upto``,
-    in no more files than a job may have maps of; None if no record is there. O(log files)."""
+    """The sqn that ends a stretch of about ``records`` records in (since, upto], in no more files
+    than a job may map; None if there is no record. O(log files)."""
     room, end = records, None
     for file, offsets, low, high in islice(_held(view, since, upto), MANY_SMALL):
         number, held = stretch(offsets, low, high - 1, room)
@@ -320,7 +321,7 @@ def stretch_end(view: JournalView, since: int, upto: int, records: int) -> int |
 
 
 def stretches(view: JournalView, since: int, upto: int) -> tuple[list[dict[str, Any]], bytes]:
-    """What ledger_files.level_zero takes of the records (since, upto]: (parts, offsets)."""
+    """What ledger_files.level_zero needs to read the records (since, upto]: (parts, offsets)."""
     parts, blobs = [], []
     for file, offsets, low, high in _held(view, since, upto):
         taken = cut(offsets, low, high)

@@ -1,4 +1,4 @@
-"""Telling a caller how far a long job is."""
+"""How a long job tells its caller how far it is."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ Progress = Callable[[str, int, int], None]
 
 
 def untold(what: str, done: int, total: int) -> None:
-    """For who wants to hear nothing."""
+    """A Progress that tells nobody."""

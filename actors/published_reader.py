@@ -1,5 +1,5 @@
-"""A reader of a published snapshot in this process: the live reader's own reads, on a view of
-files that nobody changes."""
+"""The reader of a published snapshot: reads as the live reader does, in a process that need not be
+the store's owner, on a view of files that nobody changes."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from octavo.manifest.published import Published
 log = messages_of("octavo.published")
 
 _KEPT_BYTES = 4 << 20
-"""For what short scans found."""
+"""How much is kept of what short scans found."""
 
 
 class _Nobody:
-    """Takes the place of a Bookie where there is no store."""
+    """Stands in for the Bookie, since this process has no store open."""
 
     closed = False
 
@@ -44,20 +44,20 @@ class _Nobody:
         self.empty_ranges = EmptyRanges()
 
     def slice(self, *_: object) -> list[bytes]:
-        """No memory table has a key."""
+        """Find no key: a published snapshot has nothing in memory tables."""
         return []
 
     def stepped_over(self, *_: object) -> None:
-        """Nothing is noted, for there is no turn to do it in."""
+        """Note nothing, for there is no turn to do it in."""
 
     no_entries = stepped_over
 
 
 class PublishedReader(Reader):
-    """Reads a published snapshot, renews its lease as it goes, and removes it at the end; not in
-    a forked child, which may read its parent's while that has it.
+    """Reads a published snapshot, renews its lease on the way, and removes it at the end. In a
+    forked child it neither renews nor removes, but reads as long as the parent keeps the snapshot.
 
-    Its files' actors are not started: nothing is ever sent to them.
+    The actors of its files are not started: nothing is ever sent to them.
     """
 
     def __init__(
@@ -70,15 +70,16 @@ class PublishedReader(Reader):
         store: str | None = None,
         alive: FileLock | None = None,
     ) -> None:
-        """``open_files``: where they are counted, or how many there may be. ``let_go``: what is
-        done where it is dropped without being closed; as a live reader's. ``store``: whose files
-        are told of instead of its own, which go with it. ``alive``: what others see that it is."""
+        """``open_files``: an OpenFiles, or a limit for one. ``let_go``: called if this is dropped
+        without being closed; as a live reader's. ``store``: errors name this directory's files
+        instead of the snapshot's, which go with it. ``alive``: a lock that shows others that this
+        reader is alive."""
         self._disk = disk
         self._clock_ms = clock_ms
         self._found = found
         self._lease_ms = max(found.expires_at - clock_ms(), 1)
         self._renewing = True
-        self._renews_ms = 0  # no earlier
+        self._renews_ms = 0  # the lease is not renewed before this moment
         self._closed = False
         self._let_go = let_go
         self._store = store
@@ -113,16 +114,17 @@ class PublishedReader(Reader):
         return file
 
     def cached(self) -> dict[bytes, bytes | None]:
-        """There is no cache."""
+        """Nothing: there is no read cache."""
         return {}
 
     def is_newest(self) -> bool:
-        """Its state is the only one."""
+        """True: there is no later state."""
         return True
 
     def check(self) -> None:
-        """Raise Closed or SnapshotExpired. Once half of the lease is gone, it begins anew."""
-        if self._closed:  # no call, for each get comes here
+        """Raise Closed or SnapshotExpired if this may not be read. Once half of the lease is gone,
+        begin it anew."""
+        if self._closed:  # looked at here to save a call: each get comes by
             self._refuse_closed()
         if self._inherited:  # its owner renews it, or removes it
             self._found = published.read(self._disk, self._found.path)
@@ -132,12 +134,13 @@ class PublishedReader(Reader):
         if self._found.expires_at - now_ms < self._lease_ms // 2 and now_ms >= self._renews_ms:
             try:
                 self._begin_lease(now_ms)
-            except OSError as error:  # as on a full disk: what is read is there for now
+            except OSError as error:  # such as a full disk: for now the lease still holds
                 self._renews_ms = now_ms + self._lease_ms // 64
                 log.warning("the lease of %s is not renewed: %s", self._found.path, error)
 
     def _begin_lease(self, now_ms: int) -> None:
-        """Anew. Raises Closed where another thread closed it, SnapshotExpired, OSError."""
+        """Begin the lease anew. Raises Closed if another thread closed this, SnapshotExpired,
+        OSError."""
         try:
             self._found = published.renewed(
                 self._disk, self._found.path, now_ms + self._lease_ms, now_ms
@@ -151,28 +154,29 @@ class PublishedReader(Reader):
             raise Closed("the store was closed")
 
     def damaged(self, damage: Corruption) -> None:
-        """Told to the caller, and to nobody else. Raises Closed where another thread closed it,
-        SnapshotExpired where somebody released it, or swept it by a clock that is ahead; and
-        Corruption, where the file has a better name."""
+        """Report damage to nobody but the caller. Raises Closed if another thread closed this;
+        SnapshotExpired if somebody released the snapshot, or swept it by a clock that is ahead; and
+        Corruption if the file has another name in the store."""
         self._refuse_closed()  # and so removed the file
         self._found = published.read(self._disk, self._found.path)
         if (file := self.named(damage.file)) != damage.file:
             raise Corruption(file, damage.offset, damage.what) from damage
 
     def named(self, text: str) -> str:
-        """What is told of its files, with the names that they have in the store."""
+        """``text`` with the files named as they are in the store, if there is one."""
         if self._store is None:
             return text
         return published.in_store(text, self._found.path, self._store)
 
     def gone(self, missing: FileNotFoundError) -> Corruption:
-        """What to raise where a file is not there. Raises SnapshotExpired, Closed."""
+        """The error to raise if a file is missing. Raises SnapshotExpired, Closed, or Corruption
+        as ``damaged`` does."""
         found = super().gone(missing)
         self.damaged(found)
         return found
 
     def renew(self, lease_seconds: float | None = None) -> None:
-        """The lease begins anew. Raises SnapshotExpired if it had ended, StorageFull,
+        """Begin the lease anew. Raises Closed, SnapshotExpired if it had ended, StorageFull,
         StorageFailed."""
         self.check()
         if lease_seconds is not None:
@@ -182,25 +186,25 @@ class PublishedReader(Reader):
             self._begin_lease(now_ms)
 
     def step(self) -> None:
-        """A scan goes on."""
+        """For each step of a scan: as ``check``."""
         self.check()
 
     def close(self) -> None:
-        """A scan ends: the store stays open."""
+        """Do nothing: a scan's end does not end the snapshot. See really_close."""
 
     def forked(self) -> None:
-        """This process is a forked child: the files are its parent's, to be removed by that, and
-        what a thread of that was in the midst of never ends."""
+        """In a forked child: leave the files for the parent to remove, and replace locks that a
+        thread of the parent may have held."""
         self._inherited = True
         self._let_go = NOTHING
         self._open_files.forked()
         self._bookie.kept_scans = KeptScans(_KEPT_BYTES)
 
     def really_close(self) -> None:
-        """Let go of the files. Idempotent."""
+        """Give up the files and remove the snapshot, unless it is a parent's. Idempotent."""
         if not self._closed:
             self._closed = True
-            self._open_files.let_go()  # not only once a collector comes by
+            self._open_files.let_go()  # now, not only when a collector comes by
             if not self._inherited:
                 published.remove(self._disk, self._found.path)
             self._let_go = NOTHING

@@ -1,4 +1,4 @@
-"""A reader bound to one state of the store: what snapshots and live iterators read through."""
+"""The reader, bound to one state of the store: snapshots and live iterators read through it."""
 
 from __future__ import annotations
 
@@ -39,37 +39,37 @@ STEP = 256
 _RENEWED_AT = 0.99
 """A live scan's lease begins anew once less than this part of it is left."""
 _JUDGED = 63 << 32
-"""Where a key's hash has none of these bits it is seen whether its get waits for a device, and
-whether tables would help; of a head the latter:"""
+"""A get whose key's hash has none of these bits (one in 64) also checks whether it waits for a
+device, and whether the guide should make tables; one head in 64 (_SOME), only the latter."""
 _SOME = 63
 _LONG = 1024
-"""Rows of a scan from which on it pays to make arrays of more."""
+"""After so many rows of a scan it pays to find the rest as arrays."""
 _LOOKED_UP, MOST_LOOKED_UP = 16, 12
-"""Rows of a scan whose heads are looked up by their keys, which costs 3 us each, but finding them
-half as much: so many if it is not known how many are wanted, and so many where it is, if at all."""
+"""Rows whose heads are looked up by key, at 3 us each, while finding the rows costs half as much:
+so many if it is not known how many are wanted; else all, or none if more than MOST_LOOKED_UP."""
 _LOOKED_UP_AT_ONCE = 4
-"""Each may have a MiB of metadata."""
+"""Few at a time, since each may have a MiB of metadata."""
 _BATCH_ROWS = 1 << 13
 NOTHING: Callable[[], object] = int
-"""Called, it does nothing."""
+"""A call that does nothing."""
 
 
 class Reader(PlainReads, PlainHeads):
-    """Everything at or below ``sqn``, as of its making. Reads in the caller's thread.
+    """Reads the store as it was when this was made, up to ``sqn``, in the caller's thread.
 
     Holds a lease: until it ends, no file that is needed goes. Released by close(), by garbage
-    collection, or by expiry; after that every read raises, it never gives other data.
+    collection, or by expiry; after that every read raises, and never gives other data.
     """
 
     _let_go: Callable[[], object]
-    """Only an append, for a collector may run inside any turn, so it must not ask for one; or
-    nothing. No Python, in which a Ctrl-C could be lost, and come before what is to be done."""
+    """What ``__del__`` calls: an append to ``Bookie.ended``, or NOTHING. A collector may run inside
+    any turn, so it must not ask for one; and it is no Python, in which a Ctrl-C would be lost."""
     __del__ = property(attrgetter("_let_go"))
 
     def __init__(
         self, bookie: Bookie, lease_seconds: float = LEASE_SECONDS, *, renewing: bool = True
     ) -> None:
-        """``renewing``: a scan that goes on has the lease begin anew."""
+        """Take a snapshot. ``renewing``: each step of a scan lets the lease begin anew."""
         self._bookie = bookie
         self._register = bookie.register
         self.cache = bookie.cache
@@ -87,7 +87,7 @@ class Reader(PlainReads, PlainHeads):
             self._over()
 
     def _over(self) -> NoReturn:
-        """Say why this may no longer be read."""
+        """Raise the error that says why this may no longer be read."""
         if self._closed:
             raise Closed("the snapshot was closed")
         if self._bookie.closed:
@@ -101,7 +101,7 @@ class Reader(PlainReads, PlainHeads):
         return self._bookie is other._bookie
 
     def renew(self, lease_seconds: float | None = None) -> None:
-        """The lease begins anew. Raises SnapshotExpired if it had ended."""
+        """Begin the lease anew. Raises Closed, and SnapshotExpired if it had ended."""
         self.check()
         self._lease = lease_seconds or self._lease
         self._register.renew(self.number, self._lease)
@@ -113,8 +113,8 @@ class Reader(PlainReads, PlainHeads):
         return None if found is None else found[0]
 
     def value(self, ledger_key: bytes, bucket_and_key: bytes, plain: bytes) -> bytes | None:
-        """As ``get``; a plain put comes from the read cache or by the way of a get of the newest
-        state. ``plain``: see short_value.plain_fields."""
+        """As ``get``, quicker: a plain put comes from the read cache, or is read as a get of the
+        newest state is. ``plain``: see short_value.plain_fields."""
         self.check()
         value = self.cached().get(ledger_key)
         # It is the newest, and was before these looks at whether that is what this reader sees.
@@ -160,8 +160,8 @@ class Reader(PlainReads, PlainHeads):
             return self.view.index_of(key, self.sqn, self.now_ms)
 
     def head(self, key: bytes, bucket_and_key: bytes = b"", plain: bytes = b"") -> Head | None:
-        """Head of a live ledger key, or None. ``plain`` as ``value`` has it; without it, what
-        memory tells is read the long way."""
+        """Head of a live ledger key, or None. ``plain``: as in ``value``; without it, a version in
+        memory is read the long way."""
         self.check()
         view = self.view
         table = view.recent
@@ -188,12 +188,12 @@ class Reader(PlainReads, PlainHeads):
             return self.view.head(ledger_key, self.sqn, self.now_ms)
 
     def cached(self) -> Mapping[bytes, bytes | None]:
-        """Newest values by ledger key, of some keys; not by ledger key alone those of this reader:
-        see ``is_newest``. Empty where it is known to be of no use."""
+        """The read cache: newest values of some keys, by ledger key. This reader sees such a value
+        only if ``is_newest`` and its own memory table agree. Empty if known to be of no use."""
         return self._bookie.cache.entries if self.is_newest() else {}
 
     def kept_items(self, window: Window, prefix: bytes) -> ItemsOfBucket | None:
-        """What is kept of the items of a bucket, if two others were where this window is."""
+        """The kept items of a bucket, if this window is where two earlier scans were; or None."""
         if isinstance(window, Brief) and window.again:
             return self._bookie.kept_scans.items.of(prefix)
         return None
@@ -210,12 +210,12 @@ class Reader(PlainReads, PlainHeads):
         brief: bool = False,
         ahead: int = 1,
     ) -> Iterator[Window]:
-        """Windows of live rows: see scan.windows. ``brief``: they will be asked for keys and sqns
-        only; ``ahead`` as short_windows has it."""
+        """Windows of live rows: see scan.windows. ``brief``: only their keys and sqns will be asked
+        for; ``ahead``: see short_windows."""
         bookie, view = self._bookie, self.view
         found: Iterator[Window]
         if brief:
-            # Of an earlier state nothing is kept: who reads the newest would have to begin anew.
+            # Nothing is kept of an earlier state: readers of the newest would have to begin anew.
             newest = bookie.view.ledger is view.ledger
             kept = bookie.kept_scans.of(view.ledger) if newest else None
             note = partial(bookie.stepped_over, view) if newest else None
@@ -242,15 +242,15 @@ class Reader(PlainReads, PlainHeads):
             except Corruption as damage:
                 self.damaged(damage)
                 raise
-            self.step()  # what was read without a lease is not given
+            self.step()  # or it could give what was read after the lease had ended
             if window is None:
                 return
             yield window
 
     def head_windows(self, bound: Bounds, first: int, most: int | None) -> Iterator[Window]:
-        """As ``windows``, of one bucket, for keys, sqns and heads. Unless so many rows are wanted
-        (``most``) that it does not pay, the first few are found as those of a short scan, and
-        their heads looked up."""
+        """As ``windows``, of one bucket, for keys, sqns and heads. The first few rows are found as
+        a short scan finds them, and their heads are looked up; not if so many are wanted (``most``)
+        that this does not pay."""
         rest = bound
         few = _LOOKED_UP if most is None else most
         if most is None or most <= MOST_LOOKED_UP:
@@ -266,14 +266,14 @@ class Reader(PlainReads, PlainHeads):
         yield from self.long_windows(rest, first, times=True)
 
     def looked_up(self, window: Window, prefix: bytes) -> Iterator[Window]:
-        """The rows of a window, a few at a time, whose heads are looked up when they are wanted."""
+        """The rows of a window, a few at a time; their heads are looked up once they are wanted."""
         keys, sqns, look = window.keys, window.sqns(), partial(self._heads_of, prefix)
         for low in range(0, len(keys), _LOOKED_UP_AT_ONCE):
             part = slice(low, low + _LOOKED_UP_AT_ONCE)
             yield LookedUp(keys[part], sqns[part], look)
 
     def _heads_of(self, prefix: bytes, keys: list[bytes]) -> list[Head]:
-        """Heads of keys of a bucket that live."""
+        """Heads of live keys of one bucket. Raises Corruption if one has none."""
         view, upper = self.view, self.sqn
         tag, bucket, _ = ledger_key.split(prefix)
         plain = plain_fields(tag, bucket)
@@ -289,13 +289,13 @@ class Reader(PlainReads, PlainHeads):
             else:
                 head = head_in_memory(view, entry, bucket + key, plain)
             if head is None:
-                self.check()  # memory lets go of what one needs that another thread has closed
+                self.check()  # if another thread closed this, memory no longer has what it needs
                 raise Corruption("ledger", 0, f"no live version of {name[:80]!r}; verify the store")
             heads.append(head)
         return heads
 
     def no_entries(self, bound: Bounds, last: bytes) -> None:
-        """A scan of index entries up to ``last`` and with it found none that is valid."""
+        """Note that a scan of index entries found none valid up to ``last``, inclusive."""
         low, high = bound.low, bound.high
         if bound.reverse:
             low = bound.prefix + last
@@ -305,8 +305,8 @@ class Reader(PlainReads, PlainHeads):
             self._bookie.no_entries(self.view, self.sqn, self.now_ms, low, high, bound.reverse)
 
     def long_windows(self, bound: Bounds, first: int, *, times: bool) -> Iterator[Window]:
-        """As ``windows``, of one bucket; once so many rows were wanted that more are likely to be,
-        as batches. ``times``: whether the times of their rows will be asked for."""
+        """As ``windows``, of one bucket; after _LONG rows, when more are likely to be wanted, the
+        rest comes as batches. ``times``: whether the rows' times will be asked for."""
         wanted = 0
         for window in self.windows(bound, first, brief=not times):
             wanted += len(window.keys)
@@ -319,8 +319,8 @@ class Reader(PlainReads, PlainHeads):
                 return
 
     def count(self, bound: Bounds) -> int:
-        """How many live keys are in a range of one bucket. By array kernels, once there are many:
-        0.01 to 0.3 us a key."""
+        """How many live keys a range of one bucket has. Many are counted by array kernels, at 0.01
+        to 0.3 us a key."""
         number = 0
         for window in self.windows(bound, brief=True):
             number += len(window.keys)
@@ -353,7 +353,7 @@ class Reader(PlainReads, PlainHeads):
             yield batch
 
     def step(self) -> None:
-        """A scan goes on: see that the lease runs, and let that of a live scan begin anew."""
+        """For each step of a scan: raise if the lease is over; begin a live scan's lease anew."""
         left = self._register.left(self.number)
         if self._closed or self._bookie.closed or left <= 0:
             self._over()
@@ -361,7 +361,7 @@ class Reader(PlainReads, PlainHeads):
             self._register.renew(self.number, self._lease)
 
     def steps(self, keys: list[bytes]) -> Iterator[list[bytes]]:
-        """A window's keys in stretches, each as long as one look at the lease is good for."""
+        """A window's keys in stretches of STEP, with a look at the lease before each."""
         for low in range(0, len(keys), STEP):
             self.step()
             yield keys[low : low + STEP]
@@ -389,12 +389,12 @@ class Reader(PlainReads, PlainHeads):
                     live = next(self.windows(of_bucket(prefix), brief=True), None) is not None
                 if live:
                     yield ledger_key.split(prefix)[1]
-                if bound is not stretches[-1]:  # there is more to be read
+                if bound is not stretches[-1]:  # there is more to read
                     self.step()
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Around reads of the view: what stops them is told as it is meant."""
+        """Around reads of the view: turn what stops them into the error that it means."""
         self.check()
         try:
             yield
@@ -406,17 +406,17 @@ class Reader(PlainReads, PlainHeads):
             raise
 
     def damaged(self, damage: Corruption) -> None:
-        """Damage was met. Raises SnapshotExpired where it is none."""
+        """Report damage that was met. A published reader raises SnapshotExpired if it is none."""
         self._bookie.penciller.send(Penciller.reported, damage)
 
     def gone(self, missing: FileNotFoundError) -> Corruption:
-        """What to raise where a file is not there. Raises SnapshotExpired, Closed."""
-        # Only an expired lease lets a file go that this view names.
+        """The error to raise if a file is missing. Raises SnapshotExpired, Closed instead if the
+        lease ended, since only then may a file go that this view names."""
         self.check()
         return Corruption(str(missing.filename), 0, "the file is missing")
 
     def close(self) -> None:
-        """Let go. Idempotent."""
+        """End the lease. Idempotent."""
         self._closed = True
         if self._let_go is not NOTHING:
             self._bookie.release(self.number)
@@ -424,8 +424,8 @@ class Reader(PlainReads, PlainHeads):
 
 
 class Unleased(Reader):
-    """Reads what belongs to few rows that were found by one look. There is no lease: what it needs
-    may go at any moment, and whatever stops it is told as it is."""
+    """Reads what belongs to a few rows that one look found. It has no lease: the files that it
+    needs may go at any moment, and its errors are raised as they are."""
 
     _closed = _renewing = False
     _lease = 0.0
@@ -438,7 +438,7 @@ class Unleased(Reader):
         self.view, self.sqn, self.now_ms, self._window, _ = few
 
     def windows(self, *_: object, **__: object) -> Iterator[Window]:
-        """The rows that were found."""
+        """One window, with the rows that were found."""
         yield self._window
 
     def step(self) -> None:

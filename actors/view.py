@@ -1,7 +1,7 @@
-"""What a reader sees: an immutable view of the store, read in the reader's own thread.
+"""The view: an immutable state of the store, which readers read in their own threads.
 
 Nothing here takes a turn or copies a table. A view is replaced, never changed: whoever holds an
-old one goes on reading the files and memory tables it names.
+old one goes on reading the files and memory tables that it names.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from octavo.manifest.ledger_manifest import LedgerManifest
 
 
 class JournalView(NamedTuple):
-    """The journal's files by their first sequence numbers."""
+    """The journal's files, ordered by their first sequence numbers (``bases``)."""
 
     bases: tuple[int, ...]
     files: tuple[JournalFile, ...]
 
     @classmethod
     def of(cls, files: Iterable[JournalFile]) -> JournalView:
-        """Of these files, in whatever order. O(files)."""
+        """A view of these files, which may come in any order. O(files)."""
         ordered = tuple(sorted(files, key=attrgetter("base")))
         return cls(tuple(file.base for file in ordered), ordered)
 
     def file_of(self, sqn: int) -> JournalFile:
-        """The file that holds ``sqn``. O(log files)."""
+        """The file that holds ``sqn``. O(log files). Raises Corruption if all begin above it."""
         at = bisect_right(self.bases, sqn) - 1
         if at < 0:
             raise Corruption("journal", 0, f"no journal file holds sqn {sqn}")
@@ -53,38 +53,39 @@ class Found(NamedTuple):
     plain: bool  # neither a delete nor expiring
     sst: Sst | None
     row: int
-    """In ``sst``. Without one, negative; DELETED: a memory table says that it is a delete."""
+    """The row in ``sst``; without one, negative: DELETED if a memory table says it is a delete."""
 
 
 DELETED = -2
 
 
 def found_in(table: MemoryTable, entry: int) -> Found:
-    """What an entry of a memory table says."""
+    """What an entry of a memory table says, as a Found."""
     return Found(abs(entry), entry > 0, None, DELETED if table.deleted(entry) else -1)
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A state of the store: memory tables newest first, the ledger's files, the journal's."""
+    """A state of the store: its memory tables (newest first), ledger files and journal files."""
 
     recent: MemoryTable
     frozen: tuple[MemoryTable, ...]
     ledger: LedgerManifest
     journal: JournalView
     generation: int = 0
-    """Grows whenever files of either half are replaced: what a snapshot is registered by."""
+    """Grows whenever files of either half are replaced; snapshots are registered by it."""
     guide: Guide = field(default=None, compare=False, repr=False)  # type: ignore[assignment]
-    """Of ``ledger``: made where none is given, or one of another."""
+    """The guide of ``ledger``; made anew if none is given, or that of another ledger."""
 
     def __post_init__(self) -> None:
         if self.guide is None or self.guide.ledger is not self.ledger:
             object.__setattr__(self, "guide", Guide(self.ledger))
 
     def find(self, ledger_key: bytes, upper: int) -> Found | None:
-        """The newest version at or below ``upper``, deletes included; None: never written.
+        """The newest version at or below ``upper``, deletes included; None if there is none.
 
-        Memory tables first, then one hash probe a level. Raises Corruption.
+        Looks into the memory tables, then probes the hash tables of the ledger's files, one for
+        each level below level zero. Raises Corruption.
         """
         table = self.recent
         entry = table.entry(ledger_key, upper)
@@ -98,12 +99,12 @@ class View:
         return self.find_in_ledger(ledger_key)
 
     def find_in_ledger(self, ledger_key: bytes) -> Found | None:
-        """As find, below the memory tables."""
+        """As find, without the memory tables."""
         h32 = xxh3(ledger_key) & LOW_32
         slots, mask, tails = self.guide.way
         for firsts, file, base, entries in tails[slots[h32 & mask]]:
             if firsts is not None:
-                # A key below all of them is looked for in the last file, and is not there.
+                # For a key below all of them this is the last file (index -1), which has it not.
                 entry = entries[bisect_right(firsts, ledger_key) - 1]
                 file, base = entry.file, entry.sqn_base
             sst = file.sst or file.reader()
@@ -114,7 +115,7 @@ class View:
         return None
 
     def newest(self, ledger_key: bytes, upper: int) -> int:
-        """Sqn of the newest version at or below ``upper``, deletes included; 0: never written."""
+        """Sqn of the newest version at or below ``upper``, deletes included; 0 if there is none."""
         entry = self.recent.entry(ledger_key, upper)
         if entry is not None:
             return abs(entry)
@@ -126,7 +127,7 @@ class View:
         return 0 if found is None else found.sqn
 
     def get(self, ledger_key: bytes, upper: int, now_ms: int) -> tuple[bytes, int] | None:
-        """(value, sqn) of a live key, or None. Raises Corruption."""
+        """(value, sqn) of a live key; None if it is not live. Raises Corruption."""
         found = self.find(ledger_key, upper)
         if found is None:
             return None
@@ -143,11 +144,11 @@ class View:
                 found=whole.key[:80],
             )
         if whole.kind != record.PUT:
-            return None  # it had expired when it was compacted; the clock went back since
+            return None  # compacted when it had expired; the clock was set back since
         return whole.value, found.sqn
 
     def head(self, ledger_key: bytes, upper: int, now_ms: int) -> Head | None:
-        """The head of a live key, or None. Its value is not read. Raises Corruption."""
+        """The head of a live key, or None. Does not read the value. Raises Corruption."""
         found = self.find(ledger_key, upper)
         if found is None:
             return None
@@ -155,7 +156,7 @@ class View:
         return None if head is None or _expired(head, self.ledger.now_ms(now_ms)) else head
 
     def live(self, ledger_key: bytes, upper: int, now_ms: int) -> int:
-        """Sqn of a live key's version, 0 for none. The journal is read only where memory has a
+        """Sqn of a live key's version; 0 if it is not live. Reads the journal only if memory has a
         version that expires. Raises Corruption."""
         found = self.find(ledger_key, upper)
         if found is None:
@@ -165,14 +166,14 @@ class View:
         return 0
 
     def index_of(self, ledger_key: bytes, upper: int, now_ms: int) -> bytes | None:
-        """Packed index entries that a live key's version was put with, or None."""
+        """Packed index entries that a live key's version was put with; None if it is not live."""
         head = self.head(ledger_key, upper, now_ms)
         if head is None:
             return None
         return self.journal.file_of(head.sqn).header(head.sqn).index_changes
 
     def head_of(self, found: Found) -> Head | None:
-        """Head of what ``find`` found, expired or not; None for a delete."""
+        """The head of what ``find`` found, expired or not; None for a delete."""
         sst, row = found.sst, found.row
         if sst is not None:
             if sst.flags[row] & TOMBSTONE:

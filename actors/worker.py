@@ -1,4 +1,7 @@
-"""Where background jobs run: a worker process, or a thread where none can be started."""
+"""Runs background jobs in a worker process, or on the asking thread if none can be started.
+
+So jobs that take seconds do not hold the interpreter lock of the user's program.
+"""
 
 from __future__ import annotations
 
@@ -31,26 +34,26 @@ log = messages_of("octavo.worker")
 
 _LOOK_SECONDS = 1.0
 _GRACE_SECONDS = 5.0
-"""So long a worker may take to leave by itself."""
+"""How long a worker may take to exit by itself before it is killed."""
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.001, 0.05
-"""Between looks at whether it has left."""
+"""Pauses between looks at whether it has exited; each twice as long as the last."""
 _FOR_NOW = (*errors.OUT_OF_MEANS, errno.EAGAIN)
-"""What a process or a system may lack for a while: the next job tries again."""
+"""Errors for means that may be lacking only for now: the next job tries again."""
 
 
 class JobRunner:
-    """Runs jobs, a process one at a time; ``run`` blocks its (pool) thread, mostly outside the
-    interpreter lock, and is never called on a user's path.
+    """Runs jobs; its process does one at a time. ``run`` blocks its (pool) thread, mostly without
+    the interpreter lock, and is never called on the path of a user's read or write.
 
-    The process starts with the first job and leaves when the store closes or dies: its input
-    then closes. A disk that is not the real one has no process: its jobs run on the thread.
+    The process starts with the first job, and exits when its input is closed: as the store closes,
+    or the owner dies. A disk that is not the real one has its jobs run on the thread.
     """
 
     def __init__(
         self, disk: Disk, lock: FileLock, *, in_process: bool = False, niceness: int = 0
     ) -> None:
-        """``lock``: the store's; the worker keeps the next owner out until it has left.
-        ``niceness``: how much lower than this process's the worker's priority is."""
+        """``lock``: the store's; the worker inherits it, which keeps the next owner out until the
+        worker has exited. ``niceness``: how much lower than this process's its priority is."""
         self._disk = disk
         self._store_lock = lock
         self._lock_for_workers = lock.workers
@@ -61,20 +64,21 @@ class JobRunner:
         self._in_process = in_process or none or not isinstance(disk, RealDisk)
         self._lock = new_lock()
         self._threads: set[int] = set()
-        """Idents of those that run a job themselves."""
+        """Idents of the threads that run a job themselves."""
         self._ended: SimpleQueue[None] = SimpleQueue()
-        """Told, once this is closed, of each of them that is done."""
+        """Gets an item, once this is closed, from each of them that is done."""
         self._process: subprocess.Popen[bytes] | None = None
-        self._pipe: WorkerPipe | None = None  # its
+        self._pipe: WorkerPipe | None = None  # of that process
         self._closed = False
         self._proven = False  # a worker has answered
-        self._mute = False  # one said not even its first word
+        self._mute = False  # a worker ended without even its first word
         self._job: str | None = None
         self._abandoned = ""
         self.history = JobHistory()
 
     def run(self, job: str, *blobs: bytes, **arguments: Any) -> dict[str, Any]:
-        """The job's result. Raises what the job raised: OctavoError or OSError."""
+        """Run a job; return its result. Raises what the job raised (OctavoError or OSError), and
+        WorkerDied, Closed."""
         me = threading.get_ident()
         self._store_lock.refuse_replaced()  # a worker knows paths only
         try:
@@ -95,7 +99,7 @@ class JobRunner:
                 try:
                     run.result = JOBS[job](self._disk, *blobs, **arguments)
                 except BaseException as error:
-                    # What it had mapped would stay with that, and the room of files that are gone.
+                    # Its frames would keep its maps, and with them the room of deleted files.
                     traceback.clear_frames(error.__traceback__)
                     raise
             return run.result
@@ -107,8 +111,8 @@ class JobRunner:
                 self._ended.put(None)
 
     def abandon(self, job: str) -> None:
-        """Let no such job begin (Closed). If one is being run, end it: its asker gets WorkerDied.
-        For a quick close."""
+        """Refuse jobs of this kind from now on (Closed). If the process is running one, kill it:
+        the asker gets WorkerDied. For a quick close."""
         self._abandoned = job  # before the look at what is being run: see _ask
         process = self._process
         if self._job == job and process is not None:
@@ -119,33 +123,33 @@ class JobRunner:
             raise errors.Closed(f"the store is closing: {job!r} is left to its next opening")
 
     def close(self) -> None:
-        """End the process. Waits for the jobs at hand, or they would change files that the next
+        """End the process. Waits for the current jobs, or they would change files that the next
         owner of the store has."""
         with self._lock:
             self._closed = True
             self._drop()
-        me = {threading.get_ident()}  # a signal that closes the store may have come into its job
+        me = {threading.get_ident()}  # a signal's handler may close the store in its thread's job
         while self._threads - me:
-            with contextlib.suppress(Empty):  # unasked, too: an interrupt may keep one from telling
+            with contextlib.suppress(Empty):  # look anyway: an interrupt may keep one from telling
                 self._ended.get(timeout=_LOOK_SECONDS)
 
     def cut_off(self) -> None:
-        """Take no more jobs, and end the one at hand where a process runs it: its asker gets
-        WorkerDied, or Closed."""
+        """Take no more jobs, and kill the process if it is running one: the asker gets WorkerDied,
+        or Closed."""
         self._closed = True
         process = self._process
         if process is not None:
             _kill(process)
 
     def rest(self) -> None:
-        """End the process until there is another job. Waits for the job at hand."""
+        """End the process until there is another job. Waits for the current job."""
         with self._lock:
             self._drop()
 
     def forked(self) -> None:
-        """In a forked child: give up its copies of the pipes, or the worker would not see that
-        the store's process is gone. Takes no lock; the numbers stay taken, so that a call under
-        way in a frame that forked goes nowhere."""
+        """In a forked child: give up its copies of the pipes, or the worker would not notice that
+        the store's process is gone. Takes no lock. The descriptors' numbers stay in use, so that a
+        call that was under way at the fork reaches no other file."""
         process, self._process = self._process, None
         self._closed = True
         self._threads = set()
@@ -235,8 +239,8 @@ class JobRunner:
         return result
 
     def _refuse_mute(self, pipe: WorkerPipe | None) -> None:
-        """Raise _Unable for the second one of which not even the first word came: one may have been
-        stopped, two are some other program."""
+        """Raise _Unable for the second worker from which not even its first word came: one may have
+        been stopped, two are some other program."""
         if self._proven or self._closed or pipe is None or pipe.begun:
             return
         if self._mute:
@@ -270,16 +274,16 @@ class WorkerDied(errors.OctavoError):
 
 
 def _interpreter() -> list[str]:
-    """Python, by which names of files have the same bytes as here, whatever the environment says by
-    now; and what lies in the directory that it begins in is none of its modules."""
+    """The command that starts Python for a worker. It encodes names of files as this process does,
+    whatever the environment says by now, and imports nothing from the directory it starts in."""
     utf8 = sys.getfilesystemencoding() == "utf-8"
     return [sys.executable, "-P", "-X", f"utf8={utf8:d}"]
 
 
 def _import_path() -> str:
-    """Where this process finds its modules, for one that begins in another directory: the worker is
-    to find the same ones, also where they are in no place that Python looks at by itself. Python's
-    own come first: a program's resource.py is none of the worker's business."""
+    """This process's import path, as a worker that starts in another directory needs it: it has to
+    find the same modules, even in places that Python does not search by itself. Python's own
+    modules come first: a program's resource.py must not hide Python's."""
     try:
         here = os.getcwd()
     except OSError:  # it was removed
@@ -310,8 +314,8 @@ def _close_pipes(process: subprocess.Popen[bytes]) -> None:
                 log.debug("closing a pipe of the worker: %s", error)
 
 
-# In the methods of ``Popen`` a Ctrl-C could leave a lock of its taken, for which its own ``wait``
-# waits for ever, as of CPython 3.15, and with which ``poll`` says that the process lives.
+# A Ctrl-C in a method of ``Popen`` could leave its lock taken: then, as of CPython 3.15, its
+# ``wait`` waits for ever, and its ``poll`` says that the process lives. So these are unbroken.
 
 
 def _left(process: subprocess.Popen[bytes]) -> bool:
@@ -323,7 +327,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     with unbroken:
         try:
             process.kill()
-        except PermissionError:  # the program gave up its rights since: it leaves as input ends
+        except PermissionError:  # this process gave up its rights since: end the worker's input
             if process.stdin is not None and not process.stdin.closed:
                 lead_nowhere(process.stdin.fileno())
 

@@ -1,8 +1,8 @@
-"""The owner's side of a worker's pipes: no wait for a worker that gives no sign of life.
+"""The owner's side of a worker's pipes: gives up on a worker that shows no sign of life.
 
 A worker with a job says every few seconds that it is alive, however long the job takes. One that
-was stopped (SIGSTOP, a debugger, a frozen control group) says nothing, and takes in nothing. What
-is counted are looks, not time: where this process, too, was stopped meanwhile, it costs one look.
+was stopped (SIGSTOP, a debugger, a frozen control group) says nothing, and reads nothing. Looks
+are counted, not time: if this process was stopped, too, that costs one look only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from octavo.files.unbroken import unbroken
 
 LOOK_SECONDS = 5.0
 LOOKS = 6
-"""So many looks in a row without a sign: less, together, than an ask waits for a turn."""
+"""So many looks in a row without a sign: together they take less than an ask waits for a turn."""
 
 
 class Silent(Exception):  # noqa: N818 - internal: it is there, and says nothing
@@ -27,7 +27,7 @@ class Silent(Exception):  # noqa: N818 - internal: it is there, and says nothing
 
 
 class WorkerPipe:
-    """Jobs for a worker process, and its answers: one of these for each. One thread at a time."""
+    """Sends jobs to one worker process and receives its answers. For one thread at a time."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         """``process`` has pipes for its input and output, which nothing else reads or writes."""
@@ -39,14 +39,14 @@ class WorkerPipe:
         self._writable.register(self._requests, select.POLLOUT)
         self._readable.register(self._answers, select.POLLIN)
         self.begun = False
-        """Whether it has said its first word."""
+        """Whether the worker has said its first word."""
         self.answered = True
-        """Whether it owes nothing: of one that was asked by a thread that was interrupted, and
-        interrupted again, the next answer is none to the next job."""
+        """Whether it owes no answer. It still does if the asking thread was interrupted, and then
+        interrupted again: what comes next is no answer to the next job."""
 
     def ask(self, job: str, blobs: tuple[bytes, ...], arguments: dict[str, Any]) -> dict[str, Any]:
-        """What the worker answers. Raises Disconnected, OSError, Silent; then it is of no more
-        use."""
+        """Send a job; return the worker's answer. Raises Disconnected, OSError, Silent; after that
+        this pipe is of no more use."""
         self.answered = False
         if not self.begun:
             worker.pass_by_what_was_printed(self)
@@ -59,7 +59,7 @@ class WorkerPipe:
                 return answer
 
     def write(self, part: bytes, /) -> None:
-        """Send bytes."""
+        """Send all these bytes. Raises OSError, Silent."""
         left = memoryview(part)
         while left:
             _sign(self._writable)
@@ -67,10 +67,10 @@ class WorkerPipe:
                 left = left[_written(self._requests, left) :]
 
     def flush(self) -> None:
-        """Nothing is kept here."""
+        """Do nothing: ``write`` keeps nothing back."""
 
     def read(self, length: int, /) -> bytes:
-        """So many bytes; fewer at the end."""
+        """Receive ``length`` bytes, or fewer if the pipe ends. Raises OSError, Silent."""
         found = bytearray()
         while len(found) < length:
             _sign(self._readable)
@@ -82,23 +82,23 @@ class WorkerPipe:
 
 
 def _written(pipe: int, part: memoryview) -> int:
-    """As ``os.write``, without a SIGPIPE: the death of a worker is not to end a program that gave
-    that signal its default action, for the sake of its own output, or embeds Python without
-    Python's handlers."""
+    """As ``os.write``, without a SIGPIPE: a worker's death must not end a program that gave that
+    signal its default action for the sake of its own output, or that embeds Python without Python's
+    handlers."""
     with unbroken:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
         try:
             return os.write(pipe, part)
         except BrokenPipeError:
             if signal.SIGPIPE not in before and signal.SIGPIPE in signal.sigpending():
-                signal.sigwait({signal.SIGPIPE})  # or it comes as soon as it may
+                signal.sigwait({signal.SIGPIPE})  # or it is delivered once it is unblocked
             raise
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _sign(wanted: select.poll) -> None:
-    """Return when the pipe has something, or room, or is at its end. Raises Silent."""
+    """Return when the pipe can be read or written, or is at its end. Raises Silent."""
     for _ in range(LOOKS):
         if wanted.poll(LOOK_SECONDS * 1000):
             return

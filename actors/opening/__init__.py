@@ -1,1 +1,1 @@
-"""What happens from the directory of a store to its running actors, and at their end."""
+"""From the directory of a store to its running actors, and their end."""

@@ -1,4 +1,4 @@
-"""What an opening finds: both manifests, made to agree with the files and with each other."""
+"""Finds what an opening goes on with: both manifests, made to agree with files and each other."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ from octavo.manifest.same_store import Folders
 
 
 class FoundFiles(NamedTuple):
-    """Both halves, as an opening is to go on with them."""
+    """Both halves of the store, as an opening goes on with them."""
 
     journal: JournalManifest
     ledger: LedgerManifest
     tails: recovery.Found
     """The journal's files that its manifest does not list."""
     epoch: int
-    """Not taken yet."""
+    """The epoch that this opening is to take; not yet taken."""
     doubtful: bool
-    """Sqns may have been given that neither the journal's manifest nor a file knows of."""
+    """Whether sqns may have been given that neither the journal's manifest nor a file knows of."""
 
 
 def found_files(disk: Disk, path: str, head_only: bool, notes: list[str]) -> FoundFiles:
-    """What is in the store at ``path``; files in doubt are written anew, of unsealed ones the
-    records read. ``notes`` is told what was not as it should be. Raises Corruption, OSError."""
+    """Find what is in the store at ``path``: read the manifests and the records of unsealed files,
+    and rewrite files that a failed sync put in doubt. Adds to ``notes`` what was not as it should
+    be. Raises Corruption, OSError."""
     journal, ledger = f"{path}/journal", f"{path}/ledger"
     for directory in ("journal", "ledger"):
         disk.mkdir_within(path, f"{directory}/manifest")
-    disk.hold(journal)  # a failed sync of it fails the journal
+    disk.hold(journal)  # a failed sync of this directory fails the journal
     found_journal = change_log.recover(disk, f"{journal}/manifest")
     found_ledger = change_log.recover(disk, f"{ledger}/manifest")
     notes += found_journal.notes + found_ledger.notes
@@ -72,7 +73,8 @@ def found_files(disk: Disk, path: str, head_only: bool, notes: list[str]) -> Fou
 def _ledger_manifest(
     disk: Disk, directory: str, found: change_log.Recovered, notes: list[str]
 ) -> LedgerManifest:
-    """The ledger as far as its files are there; an empty one is rebuilt from the journal."""
+    """The ledger's manifest; an empty one, to be rebuilt from the journal, if the manifest or the
+    ledger is damaged or a file is missing."""
     try:
         manifest = LedgerManifest.replayed(found.snapshot, found.changes)
     except Corruption as wrong:
@@ -101,8 +103,8 @@ def _of_the_journal(
     head_only: bool,
     notes: list[str],
 ) -> LedgerManifest:
-    """The ledger, empty where this journal cannot be its own. Raises Corruption where it cannot
-    be rebuilt."""
+    """The ledger's manifest; an empty one if the ledger is another journal's or outdated. Raises
+    Corruption if it cannot be rebuilt."""
     journal = files.manifest
     if head_only:
         adoption.refuse_lost_ledger(directory, ledger.persisted_sqn, journal)
@@ -119,13 +121,13 @@ def _of_the_journal(
 
 
 def made_ours(disk: Disk, path: str, *, closed: bool) -> bool:
-    """Have a journal file that is not sealed, or damaged, to ourselves: backups, snapshots, and
-    copies of the store that were made of links may share it. No: it is shared, and there is no
-    room for another; what it has stays as it is. Raises StorageFull, StorageFailed.
+    """Make an unsealed or damaged journal file this store's alone, by a copy: backups, snapshots,
+    and copies of the store made by links may share it. False: there is no room for a copy of an
+    unsealed file, which stays as it is. Raises StorageFull, StorageFailed.
 
-    Unless its owner ``closed`` it, which syncs it, it is written anew in any case. Who is killed
-    within an fsync that fails, as where a disk hangs first, is told of that and tells nobody; the
-    next fsync would say that all is well, and to write in place again does not help: ext4 may then
+    Unless its owner ``closed`` it, which syncs it, the file is copied even if it is not shared. An
+    owner that is killed within a failing fsync, as when a disk hangs first, tells nobody of the
+    failure, and the next fsync would succeed. Writing in place again does not help: ext4 may then
     write to where it reads zeros later.
     """
     if closed and path.endswith(journal_names.LOG) and disk.links(path) == 1:

@@ -1,4 +1,4 @@
-"""What makes a directory a store: the file ``OCTAVO``; its format stands in store_identity.py."""
+"""The identity file ``OCTAVO``, which makes a directory a store. Its format: store_identity.py."""
 
 from __future__ import annotations
 
@@ -28,38 +28,39 @@ class BackupOf(NamedTuple):
 
     id: str
     of: str
-    """Id of the backup that it was made from; empty: that was none."""
+    """Id of the backup that it was made from; empty if it was not made from one."""
     sqn: int
-    """What it has up to here the other one had, too, when it was last brought up to date."""
+    """Up to this sqn the other one had all that this has, when this was last brought up to date."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Which store it is, of which kind, with which types of objects."""
+    """Which store a directory is, of which kind, and with which types of objects."""
 
     id: str
     mode: str = "standard"
     lookup: bool = True
     tags: Tags = field(default_factory=Tags)
     backup: BackupOf | None = None
-    """None: it is no backup, or one that an earlier release made."""
+    """None: no backup, or one that an earlier release made."""
 
     @property
     def head_only(self) -> bool:
-        """Whether values stand in the ledger, and in the journal only until they do."""
+        """Whether the ledger keeps the values, and the journal has them only until then."""
         return self.mode == HEAD_ONLY
 
     def tag_of(self, name: object) -> int:
-        """The tag of the rows of a type of objects; of a head-only store's entries, where there is
-        but the standard one. Raises Misuse that lists the types that are there."""
+        """The tag that rows of this type have; a head-only store, which has only the standard type,
+        has a tag of its own. Raises Misuse that lists the types."""
         number = self.tags.number(name)
         return ledger_key.HEAD_ONLY if self.head_only else number
 
 
 def identify(path: str, options: Options, disk: Disk) -> Identity | None:
-    """Read what the directory ``path`` says it is; None: it can be made a store, see ``locked_as``.
+    """Read the identity in the directory ``path``; None if it has none, but can be made a store (by
+    ``locked_as``). Makes the directory if need be.
 
-    Raises Misuse (also where the options say another mode than the store has), Corruption,
+    Raises Misuse (also if the options name another mode than the store's), Corruption,
     UnsupportedFormat, or the OSError of a directory that cannot be used.
     """
     if not disk.exists(f"{path}/{IDENTITY}"):
@@ -67,7 +68,7 @@ def identify(path: str, options: Options, disk: Disk) -> Identity | None:
         refuse_within(disk, path)
         if disk.exists(path):
             strangers = [name for name in listed(disk, path) if not _ours(name)]
-            # Another process may have made it a store just now.
+            # Another process may just have made it a store.
             if strangers and not disk.exists(f"{path}/{IDENTITY}"):
                 raise Misuse(
                     f"path={path!r} is a directory with other things in it "
@@ -95,10 +96,10 @@ def identify(path: str, options: Options, disk: Disk) -> Identity | None:
 
 
 def locked_as(path: str, options: Options, disk: Disk) -> Identity:
-    """Once the store is locked, so that it is made by one process, and what another registered
-    before is known: what it says it is, or is made to be. Raises as ``identify``."""
+    """Read the identity, or make the directory a store. The store is locked, so that one process
+    alone makes it, and all that others registered before is known. Raises as ``identify``."""
     if disk.exists(f"{path}/{IDENTITY}{TEMPORARY_SUFFIX}"):
-        disk.unlink(f"{path}/{IDENTITY}{TEMPORARY_SUFFIX}")  # of a write that was cut short
+        disk.unlink(f"{path}/{IDENTITY}{TEMPORARY_SUFFIX}")  # left by a write that was cut short
     found = identify(path, options, disk) if disk.exists(f"{path}/{IDENTITY}") else None
     if found is None:
         found = _new(path, options)
@@ -107,7 +108,7 @@ def locked_as(path: str, options: Options, disk: Disk) -> Identity:
 
 
 def _new(path: str, options: Options) -> Identity:
-    """What a store that is made with these options is to be. Raises Misuse."""
+    """The identity of a new store with these options. Raises Misuse."""
     if not options.create:
         raise Misuse(f"path={path!r} holds no store, and create=False makes none")
     mode = options.mode or "standard"
@@ -119,13 +120,13 @@ def _new(path: str, options: Options) -> Identity:
 
 
 def has_journal(disk: Disk, path: str) -> bool:
-    """Whether a directory that does not say so may be a store. Raises OSError."""
+    """Whether a directory without an identity may yet be a store. Raises OSError."""
     return disk.exists(f"{path}/{JOURNAL_MANIFEST}")
 
 
 def refuse_within(disk: Disk, path: str) -> None:
-    """Raise Misuse where what is to be made there would stand in a store or a folder of one, which
-    goes with it."""
+    """Raise Misuse if ``path`` lies in a store, or in a folder of one: what is made there would be
+    deleted with that store."""
     above = os.path.realpath(path)
     for _ in range(2):
         above = os.path.dirname(above)
@@ -137,7 +138,7 @@ def refuse_within(disk: Disk, path: str) -> None:
 
 
 def listed(disk: Disk, path: str) -> list[str]:
-    """Names in a directory that is to be a store's. Raises Misuse where it is a file, OSError."""
+    """Names in a directory that is to be a store's. Raises Misuse if it is a file, OSError."""
     try:
         return disk.listdir(path)
     except NotADirectoryError:
@@ -151,8 +152,8 @@ def _checked_tags(found: Identity, options: Options) -> Tags:
 
 
 def registered(disk: Disk, path: str, found: Identity, options: Options) -> Identity:
-    """The identity with the types that this opening registers, and the strategies it chooses;
-    durable before any object is of them. The store is locked. Raises Misuse."""
+    """The identity with the types that this opening registers and the strategies that it chooses,
+    made durable before any object can have them. The store is locked. Raises Misuse."""
     tags = _checked_tags(found, options)
     made = replace(found, tags=tags)
     if tags.persisted() != found.tags.persisted():
@@ -161,7 +162,7 @@ def registered(disk: Disk, path: str, found: Identity, options: Options) -> Iden
 
 
 def write(disk: Disk, path: str, identity: Identity) -> None:
-    """Make the file anew, atomically and durably."""
+    """Write the identity file anew, atomically and durably."""
     told: dict[str, Any] = {
         "format": FORMAT_VERSION,
         "id": identity.id,
@@ -175,7 +176,7 @@ def write(disk: Disk, path: str, identity: Identity) -> None:
 
 
 def read(disk: Disk, path: str) -> Identity:
-    """What the directory says it is. Raises Corruption, UnsupportedFormat, FileNotFoundError."""
+    """Read the identity file. Raises Corruption, UnsupportedFormat, FileNotFoundError."""
     found = fields_of(disk, path)
     try:
         return _parsed(found)
@@ -222,7 +223,7 @@ def _backup_of(found: Any) -> BackupOf | None:
 
 
 def _ours(name: str) -> bool:
-    """A name that an opening which was stopped may have left in a new store's directory."""
+    """Whether an interrupted opening may have left this name in a new store's directory."""
     return (
         name in (LOCK, "journal", "ledger")
         or name.endswith(TEMPORARY_SUFFIX)

@@ -25,7 +25,7 @@ _WHOLE = {
     "compact_score_one_in": (1, 100),
     "consumer_hold_bytes": (1, 1 << 60),
 }
-"""Bounds of those that are whole numbers, both inclusive."""
+"""Bounds of the options that are whole numbers, both inclusive."""
 _NUMBERS: dict[str, tuple[float, float]] = {
     "compact_single_percent": (0, 100),
     "compact_run_percent": (0, 100),
@@ -174,7 +174,7 @@ def options(given: Mapping[str, Any]) -> Options:
 
 
 def _as_number(name: str, value: object, low: float, high: float) -> float:
-    """Plain, as it is of NumPy's, too. Raises Misuse."""
+    """The value as a plain Python number, also if it is NumPy's. Raises Misuse."""
     found = number(value)
     if found is None or not low <= found <= high:
         raise Misuse(f"{name}={shown(value)}: allowed is a number from {low:g} to {high:g}")

@@ -1,4 +1,4 @@
-"""Ledger rows worked out from values: what a rebuild takes for types under "recalc"."""
+"""Works out ledger rows from values: a rebuild does so for types under the strategy "recalc"."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from octavo.files.messages import messages_of
 log = messages_of("octavo.recovery")
 
 MOST_TOLD = 20
-"""Failures of a stretch that are told in the store's notes; the log has all."""
+"""How many failures of a stretch are named in the store's notes; the log has all."""
 
 
 def recalculated(
     journal: JournalView, since: int, upto: int, tags: Mapping[int, NamedTag], notes: list[str]
 ) -> Rows | None:
-    """The rows of the records (since, upto] of these types, their metadata and index entries as
-    the types' functions say now; None if there are none.
+    """The rows of the records (since, upto] of these types, with the metadata and index entries
+    that the types' functions give now; None if there are none.
 
-    Reads the newest value of each key. Where a function fails, or the value is damaged, the
-    record's own are taken and ``notes`` says so; records whose headers are damaged are left out,
-    as the job for the others tells of them.
+    Reads the newest value of each key. If a function fails, or the value is damaged, the record's
+    own are taken and ``notes`` says so. Records with damaged headers are left out: the job for the
+    other types reports them.
     """
     newest: dict[bytes, tuple[JournalFile, int]] = {}
     for file in journal.files:

@@ -1,4 +1,4 @@
-"""Memory as it was before a stop: the records of unsealed files that the ledger does not have."""
+"""Rebuilds the memory table after a stop, from the records that the ledger does not have."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from octavo.manifest.recovery import Tail
 
 
 def replayed(tails: Sequence[Tail], persisted_sqn: int) -> tuple[MemoryTable, int]:
-    """(what the changes of these tails lead to, how many they are); the tails have them no longer.
-    Some 0.7 us a plain record of a run of one bucket, others 2 us."""
+    """(a memory table with the changes of these tails, how many they are); clears the changes of
+    the tails. Some 0.7 us for each plain record in a run of one bucket, 2 us for others."""
     table = MemoryTable(persisted_sqn)
     prefix_of = lru_cache(maxsize=4096)(ledger_key.prefix)
     count = 0
@@ -35,7 +35,7 @@ def replayed(tails: Sequence[Tail], persisted_sqn: int) -> tuple[MemoryTable, in
 def _entered_at_once(
     table: MemoryTable, run: Run, base_sqn: int, prefix_of: Callable[[int, bytes], bytes]
 ) -> bool:
-    """Done for plain records of one family, and False for others."""
+    """Enter a run at once if all its records are plain and of one family; return whether it was."""
     family = run.family
     if family is None or family.kind == KEY_DELTA or run.indexes or run.expiries:
         return False

@@ -1,4 +1,4 @@
-"""Where an opening goes on giving sequence numbers."""
+"""Decides at which sequence number an opening goes on."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from octavo.manifest.journal_manifest import JournalManifest
 from octavo.manifest.recovery import Tail
 
 MOST_GONE = 1 << 48
-"""More sqns than a store gives in all its life."""
+"""More sqns than a store gives in its whole life."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """What the files that were found say of it."""
+    """Where an opening goes on, by the files that it found."""
 
     manifest: JournalManifest
-    """With a ceiling that leaves room, and a horizon above all that is gone."""
+    """The journal's, with a ceiling that leaves room; its horizon covers what was lost."""
     following: int
     """The next sqn: above every one that was ever given."""
     clean: bool
-    """The store was closed: the next sqn is known exactly."""
+    """Whether the store was closed, so that the next sqn is known exactly."""
     notes: list[str]
-    """What of that is not as it should be."""
+    """What is not as it should be."""
 
 
 def resumed(
@@ -36,15 +36,15 @@ def resumed(
     directory: str,
     damaged: bool,
 ) -> Resumption:
-    """Where to go on. ``persisted_sqn``: the ledger has the journal up to there. ``damaged``: a
-    ceiling may have been in what was lost of the manifest. Raises Corruption."""
+    """Decide where to go on. ``persisted_sqn``: the ledger has the journal up to this sqn.
+    ``damaged``: the lost part of the manifest may have had a higher ceiling. Raises Corruption."""
     notes: list[str] = []
     newest, file = _newest(manifest, tails, persisted_sqn, directory, notes)
     clean = newest + 1 == manifest.ceiling
     following = max(manifest.ceiling, newest + 1)
     if persisted_sqn >= following:
-        # Only the ledger still knows of them; a number that is given again would be taken for one
-        # that it has, and lost.
+        # Only the ledger still knows of these sqns; if one were given again, its record would be
+        # taken for one that the ledger has, and be lost.
         notes.append(
             f"{directory}: ends at sqn {newest}, but the ledger goes up to {persisted_sqn}: what "
             "was between is lost, with the manifest"
@@ -72,8 +72,8 @@ def _newest(
     directory: str,
     notes: list[str],
 ) -> tuple[int, str]:
-    """(the newest sqn of the files, the file that says so). One without a record is believed to
-    tell of others that are gone, but not of more than there can have been."""
+    """(the newest sqn of the files, the file that says so). A file without a record shows by its
+    name that earlier ones are gone, but is ignored if a store cannot have had so many sqns."""
     ends = [(entry.last_sqn, entry.name) for entry in manifest.entries]
     ends += [(tail.last_sqn, tail.name) for tail in tails if len(tail.offsets) > 1]
     newest, name = max(ends, default=(0, "manifest"))

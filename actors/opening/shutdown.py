@@ -1,4 +1,4 @@
-"""The end of an open store: its actors stop in order, or a forked child lets go of its copy."""
+"""Ends an open store: stops its actors in order, or has a forked child let go of its copy."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _SAVE_FROM_ROWS = 1 << 14
 
 
 def refuse_in_a_turn(running: Running) -> None:
-    """Raise AskCycle in a turn of this very thread: a signal's handler in the midst of a put, say.
-    The put may go on behind it, so until then it must have its store."""
+    """Raise AskCycle if this thread is in a turn of the store, as a signal's handler in the middle
+    of a put is. The put goes on after the handler, and needs its store until it ends."""
     me = get_ident()
     if any(ref.actor.holder == me for ref in _actors(running)):
         raise AskCycle(
@@ -40,8 +40,8 @@ def refuse_in_a_turn(running: Running) -> None:
 
 
 def stop(running: Running) -> None:
-    """Shut down: nothing acknowledged is lost, and the next start is quick. Idempotent by its
-    caller. The lock is released whatever happens."""
+    """Shut down: nothing acknowledged is lost, and the next start is quick. The caller makes sure
+    that it is done once. The lock is released whatever happens."""
     try:
         running.inker_clerk.actor.close()
         running.bookie.actor.close(_SAVE_FROM_ROWS)
@@ -54,9 +54,10 @@ def stop(running: Running) -> None:
 
 @unbroken
 def abandon(running: Running) -> None:
-    """After a ``stop`` that was interrupted, or never came to be: nobody writes any more, and
-    whoever opens the store next can. As after a kill, it finds what was acknowledged. Another
-    Ctrl-C is heard at its end: jobs at hand are cut short, but for those of threads."""
+    """Give the store up after a ``stop`` that was interrupted, or never came: nothing is written
+    any more, and the store can be opened again. As after a kill, the next opening finds all that
+    was acknowledged. Cuts current jobs short, except those on threads. A further Ctrl-C is raised
+    only at the end."""
     bookie, inker = running.bookie.actor, running.inker.actor
     bookie.closed = inker.closing = True
     bookie.active = inker.active = None
@@ -66,7 +67,7 @@ def abandon(running: Running) -> None:
 
 
 def closed_at_once(*runners: JobRunner) -> None:
-    """Cut the jobs at hand short, where worker processes do them, and close."""
+    """Cut short the jobs that worker processes are running, and close the runners."""
     for runner in runners:
         runner.cut_off()
         runner.close()
@@ -82,41 +83,41 @@ def _end(running: Running) -> None:
 
 
 def _forget_what_was_read(running: Running) -> None:
-    """The actors of a closed store refer to each other, so they stay until Python's collector looks
-    at the oldest objects. That may be after many other stores were opened and closed."""
+    """Free what was kept for reads. The actors of a closed store refer to each other, so they stay
+    until Python's collector looks at the oldest objects, maybe many openings of stores later."""
     bookie = running.bookie.actor
     bookie.cache.clear()
     bookie.kept_scans.forget()
 
 
 def _actors(running: Running) -> tuple[Ref[Any], ...]:
-    """In the order in which they stop."""
+    """The store's actors, in the order in which they stop."""
     return (running.inker_clerk, running.clerk, running.bookie, running.penciller, running.inker)
 
 
 def ended(refs: Iterable[Ref[Any]], open_files: OpenFiles) -> None:
-    """Stop these actors, and those of the store's files, with what they have open; files that wait
-    to be deleted are swept at the next start. Waits for a turn that hangs, as with the disk,
-    however long that takes: behind this the store is unlocked, and what such a turn goes on to do
-    by names would be done to the next owner's files."""
+    """Stop these actors and those of the store's files, and close what they have open. Files that
+    wait to be deleted are swept at the next start. Waits for a turn that hangs, as on a hanging
+    disk, however long: after this the store is unlocked, and what such a turn then did by names of
+    files would be done to the next owner's."""
     for ref in refs:
         ref.stop(timeout=inf)
         if isinstance(ref.actor, (Inker, Penciller)):
             ref.actor.change_log.close()
-    open_files.closed = True  # who still reads is told so, and opens nothing again
+    open_files.closed = True  # whoever still reads gets Closed, and opens nothing again
     for left in ActorRegistry.get_all():
-        file = getattr(left, "actor", None)  # None: of the program itself
+        file = getattr(left, "actor", None)  # None: the program's own pykka actor
         if isinstance(file, (JournalFile, LedgerFile)) and file.open_files is open_files:
-            left.stop(timeout=inf)  # first: it may be about to be sealed
-            with suppress(IllegalEvent):  # not begun yet: it has nothing open
+            left.stop(timeout=inf)  # before close(): it may be about to be sealed
+            with suppress(IllegalEvent):  # a file that was not begun yet has nothing open
                 file.close()
 
 
 def forked(running: Running) -> None:
-    """This process is a forked child: its copy of the store refuses everything.
+    """In a forked child: have its copy of the store refuse everything.
 
-    Takes no lock (another thread may have held it when the fork came) and closes no descriptor
-    that the parent shares in effect: only the child's lock, which is the parent's, is left alone.
+    Takes no lock, as another thread may have held it at the fork. Closes nothing that the parent
+    would notice; the store's lock, which is the parent's, is left alone.
     """
     bookie, inker = running.bookie.actor, running.inker.actor
     bookie.closed = True

@@ -1,9 +1,9 @@
-"""Start-up of a store: which actor comes when, and what each finds.
+"""Opens a store: starts its actors, in this order, on what each finds.
 
 lock, identity
-found files  both manifests, and journal files younger than theirs
-Inker        takes the journal's
-Penciller    takes the ledger's; files that no manifest names are swept
+found files  both manifests, and journal files newer than the manifests
+Inker        takes the journal's manifest
+Penciller    takes the ledger's; files that no manifest names are removed
 replay       journal records above the ledger's persisted sqn: sealed files straight into
              ledger files, the rest into memory
 Bookie       ready
@@ -87,7 +87,7 @@ class Running:
     replayed: int
 
     def with_reserve(self, call: Callable[[], T], share: Share) -> T:
-        """``call``, a way out of a full disk: see reserve.with_reserve."""
+        """Make ``call``, a way out of a full disk: see reserve.with_reserve."""
         return with_reserve(self.disk, self.path, call, share, self._work_at_hand_ended)
 
     @or_closed
@@ -109,14 +109,14 @@ def start(
     monotonic: Callable[[], float] = time.monotonic,
     briefly: bool = False,
 ) -> Running:
-    """Open the store at ``path``. Bounded by what is not yet in the ledger.
+    """Open the store at ``path``. How long it takes depends on what is not yet in the ledger.
 
-    ``briefly``: for one change; no merge is begun unasked.
+    ``briefly``: for one change only; no merge is begun unasked.
 
     Raises StoreLocked, Misuse, UnsupportedFormat, Corruption, or the OSError of a directory that
     cannot be used.
     """
-    identify(path, options, disk)  # no lock is made in what is no store
+    identify(path, options, disk)  # first: no lock file is made in a directory of other things
     lock = locked(disk, f"{path}/{LOCK}")
     disk = owned(disk, lock)
 
@@ -136,7 +136,7 @@ def start(
 
 
 class _Opening:
-    """One attempt to open a store; what it started, it can undo."""
+    """One attempt to open a store, which can undo what it started."""
 
     def __init__(
         self,
@@ -173,9 +173,9 @@ class _Opening:
 
     @unbroken
     def undo(self) -> None:
-        """Let go of everything that a failed opening holds. Another Ctrl-C is heard at its end."""
+        """Let go of all that a failed opening holds. A further Ctrl-C is raised only at the end."""
         closed_at_once(self.runner, self.inker_runner)
-        ended(reversed(self.refs), self.open_files)  # who asks before who is asked
+        ended(reversed(self.refs), self.open_files)  # actors that ask others stop before these
         self.disk.let_go(self.journal)
 
     def run(self, identity: Identity) -> Running:
@@ -191,11 +191,11 @@ class _Opening:
         inker = self._start_inker(found)
         penciller = self._start_penciller(found)
         penciller.actor.rebuildable = not identity.head_only
-        self._sweep_orphans(penciller)  # before a merge makes files that no manifest names
+        self._sweep_orphans(penciller)  # before a merge makes files that no manifest names yet
         bookie, clerk = self._start_bookie(inker, penciller, found.tails)
         inker_clerk = self._start_inker_clerk(inker, bookie, identity)
         if any(tail.damaged for tail in found.tails.tails):
-            # Now: what is damaged and unsealed others refuse to read. A long one is not waited for.
+            # Now: other readers refuse damaged unsealed files. Does not wait for a long sealing.
             with suppress(AskTimeout):
                 seal_waiting(inker.actor)
         return Running(
@@ -230,7 +230,7 @@ class _Opening:
         for note in begun.notes:
             self.notes.append(note)
             log.warning("%s", note)
-        # What stands behind one that is not sealed is entered once that is: see Inker.seal_next.
+        # A sealed file behind an unsealed one is entered once that is sealed: see Inker.seal_next.
         entered = list(takewhile(lambda tail: tail.sealed, tails))
         manifest = begun.manifest.edit(added=tuple(map(self._sealed_entry, entered)))
         ref = Inker.start(
@@ -287,7 +287,7 @@ class _Opening:
         return ref
 
     def _sealed_entry(self, tail: recovery.Tail) -> JournalEntry:
-        """A file that was sealed, but not yet entered in the manifest."""
+        """The manifest's entry for a file that was sealed, but not yet entered."""
         return JournalEntry(
             name=tail.name,
             base_sqn=tail.base_sqn,
@@ -351,7 +351,7 @@ class _Opening:
         self, inker: Ref[Inker], penciller: Ref[Penciller], tails: recovery.Found
     ) -> tuple[Ref[Bookie], Ref[PencillerClerk]]:
         persisted = penciller.actor.manifest.persisted_sqn
-        # Not the oldest row of memory: what a younger record replaced is no reason to rebuild.
+        # By the oldest record, not the oldest row: if that was replaced, too much would be rebuilt.
         oldest = min(
             (tail.base_sqn + tail.changes[0].relative_sqn for tail in tails.tails if tail.changes),
             default=0,
@@ -395,16 +395,16 @@ class _Opening:
         recent: MemoryTable,
         oldest: int,
     ) -> None:
-        """Sealed journal files above the persisted sqn become ledger files directly."""
+        """Make ledger files directly from sealed journal files above the persisted sqn."""
         upto = oldest - 1 if oldest else inker.last_sqn
         since = persisted = recent.since
         recalculates = bool(self.recalculated) and not persisted and inker.last_sqn > 0
         if recalculates:
-            # What stands in memory is as the records say: it goes to the ledger as well.
+            # Memory has what the records say, not what the functions give: rebuild that, too.
             upto = inker.last_sqn
             recent.rows.clear()
             clerk.actor.recalculated = self.recalculated
-            # Cut short, it is begun again: a part would be taken for a ledger as records say.
+            # If cut short, begin again: a part would be taken for a ledger made from records.
             self.disk.write_atomically(f"{self.ledger}/{REBUILD}", b"not all is worked out anew")
         while since < upto:
             stop = stretch_end(inker.view, since, upto, MAX_FILE_ROWS)
@@ -429,7 +429,8 @@ class _Opening:
             log.warning("%s", note)
 
     def _sweep_orphans(self, penciller: Ref[Penciller]) -> None:
-        """Ledger files that no manifest names: replaced, or of what was cut short."""
+        """Remove ledger files that the manifest does not name: replaced, or left by a job that was
+        cut short."""
         named = {entry.name for entry in penciller.actor.manifest.entries}
         for name in self.disk.listdir(self.ledger):
             ours = name.removesuffix(TEMPORARY_SUFFIX).endswith(".sst")
@@ -438,12 +439,12 @@ class _Opening:
 
 
 def _came_ms(inker: Inker, position: int) -> int | None:
-    """When the first record above a sqn was written, ms UTC; None: there is none; 0: that cannot be
-    told. One header. In no turn."""
+    """When the first record above ``position`` (an sqn) was written, ms UTC; None if there is none;
+    0 if that cannot be told. Reads one header. In no turn."""
     try:
         for file in inker.view.files:
             for sqn in file.sqns(position + 1, inker.last_sqn):
                 return file.header(sqn).time_ms
-    except (OctavoError, OSError):  # compaction tells of damage itself
+    except (OctavoError, OSError):  # compaction reports damage itself
         return 0
     return None

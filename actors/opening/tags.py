@@ -1,4 +1,4 @@
-"""Types of objects: which there are in a store, and what the user's code does for them."""
+"""Types of objects: which ones a store has, and the user's functions for them."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class Tags:
     strategies: Mapping[str, Strategy] = field(default_factory=dict)
     functions: Mapping[str, Tag] = field(default_factory=dict)
     left_recalc: frozenset[str] = frozenset()
-    """Types that were under "recalc" once: until a rebuild the ledger has what functions said."""
+    """Types that once were under "recalc": until a rebuild, the ledger has what functions gave."""
 
     def names(self) -> dict[int, str]:
-        """The types by their numbers."""
+        """The names of the types, by number."""
         return {number: name for name, number in self.numbers.items()}
 
     def number(self, name: object) -> int:
-        """The number of a type, for reading. Raises Misuse that lists those that are there."""
+        """The number of a type, for reading. Raises Misuse that lists the store's types."""
         found = self.numbers.get(name) if isinstance(name, str) else None
         if found is None:
             raise Misuse(
@@ -77,8 +77,8 @@ class Tags:
         return found
 
     def functions_of(self, name: str) -> Tag | None:
-        """The functions of a type, for writing; None for the standard one. Raises Misuse where
-        this opening of the store was not given them, or there is no such type."""
+        """The functions of a type, for writing; None for the standard one. Raises Misuse if this
+        opening of the store was not given them, or there is no such type."""
         self.number(name)
         if name == STANDARD:
             return None
@@ -91,12 +91,12 @@ class Tags:
         return found
 
     def strategy_numbers(self) -> dict[str, Strategy]:
-        """Recovery strategy by the number of the type, in digits: jobs are told in JSON."""
+        """Strategies by the numbers of types, as digits, since jobs get them in JSON."""
         return {str(n): self.strategies.get(name, "recovr") for name, n in self.numbers.items()}
 
     def by_functions(self) -> frozenset[int]:
-        """Numbers of the types whose metadata and index entries in the ledger may be other than
-        their records', for a rebuild may have worked them out."""
+        """Numbers of the types whose metadata and index entries in the ledger may differ from their
+        records', since a rebuild may have worked them out."""
         return frozenset(
             number
             for name, number in self.numbers.items()
@@ -112,8 +112,8 @@ class Tags:
         }
 
     def not_recalculated(self) -> list[str]:
-        """The types under "recalc" that this opening was not given: a rebuild takes what their
-        records say."""
+        """Names of the types under "recalc" whose functions this opening was not given: a rebuild
+        takes what their records say."""
         return [
             name
             for name, strategy in self.strategies.items()
@@ -121,7 +121,7 @@ class Tags:
         ]
 
     def persisted(self) -> dict[str, Any]:
-        """What the identity file says of the types."""
+        """What the identity file is to say of the types."""
         told: dict[str, Any] = {
             "tags": {name: n for name, n in self.numbers.items() if name not in _OURS},
             "strategies": dict(self.strategies),
@@ -132,8 +132,8 @@ class Tags:
 
 
 def tags_of(persisted: Mapping[str, Any], given: Mapping[str, Tag], chosen: object) -> Tags:
-    """The types of a store that says ``persisted`` of them, opened with the functions ``given``
-    and the strategies ``chosen``. New names get numbers. Raises Misuse."""
+    """The types of a store whose identity file says ``persisted``, opened with the functions
+    ``given`` and the strategies ``chosen``. New names get numbers. Raises Misuse."""
     numbers = _OURS | dict(persisted.get("tags", {}))
     _checked(given)
     for name in given:

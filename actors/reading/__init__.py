@@ -1,1 +1,1 @@
-"""The way of a get, in the thread that asks: memory, the ledger, the journal."""
+"""The way of a get, in the caller's thread: memory, the ledger, the journal."""

@@ -1,4 +1,4 @@
-"""Which buckets there are, and which of them hold a live key."""
+"""Finds which buckets a view has, and which of them hold a live key."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from octavo.files.ledger.ledger_key import ABOVE_ALL
 from octavo.files.ledger.live_batches import Batch
 
 _FEW = 512
-"""So many buckets are looked at one by one, whatever there is beside."""
+"""Up to so many buckets are looked at one by one, however few rows there are."""
 _TOGETHER = 1 << 13
-"""Names of each file that are looked at together."""
+"""How many names of each file are looked at together."""
 _FIRST_KEYS, _MOST_KEYS = 16, 4096
-"""Keys of memory that are taken at a time."""
+"""How many keys of a memory table are taken at a time: the first time, and at most."""
 
 
 def stretches(view: View, bound: Bounds) -> list[Bounds]:
-    """Parts of a range of prefixes, in order, each with few of any file: the names of a million
-    buckets need not be in memory. O(files). Raises Corruption."""
+    """Split a range of prefixes into parts, in order, each with few prefixes of any file, so that
+    the names of a million buckets need not be in memory. O(files). Raises Corruption."""
     edges: set[bytes] = set()
     for level in range(len(view.ledger.levels)):
         for each in view.ledger.overlapping(level, bound.low, bound.high or ABOVE_ALL):
@@ -37,9 +37,9 @@ def stretches(view: View, bound: Bounds) -> list[Bounds]:
 
 
 def fronts(view: View, upper: int, bound: Bounds, take: Slice) -> dict[bytes, bool]:
-    """The prefixes in a range of the buckets that any source has rows in; True: a look at its
-    newest source told that it holds a live key. Of a bucket in memory, keys are looked at as far
-    as the first live one. Raises Corruption."""
+    """By prefix, all buckets in a range of which any source has rows; True if a look at the newest
+    of these sources showed a live key, False if that is unknown. Keys in memory are looked at up to
+    a bucket's first live one. Raises Corruption."""
     lives: dict[bytes, bool] = {}
     recent = view.recent
     for table in (recent, *view.frozen):
@@ -61,10 +61,10 @@ def fronts(view: View, upper: int, bound: Bounds, take: Slice) -> dict[bytes, bo
                     lives[front] = True
                 else:
                     lives.setdefault(front, False)
-                    low = keys[end - 1] + b"\x00"  # it may have more
+                    low = keys[end - 1] + b"\x00"  # the bucket may have more keys
                 at = end
     above = bound.high or ABOVE_ALL
-    for level in range(len(view.ledger.levels)):  # newest first; below level zero none has others'
+    for level in range(len(view.ledger.levels)):  # newest first; files below it do not overlap
         for each in view.ledger.overlapping(level, bound.low, above):
             for prefix, flags in each.file.reader().fronts(bound.low, above).items():
                 if prefix not in lives:
@@ -73,12 +73,12 @@ def fronts(view: View, upper: int, bound: Bounds, take: Slice) -> dict[bytes, bo
 
 
 def in_one_pass(view: View, doubtful: int) -> bool:
-    """Whether so many buckets are sooner looked at in one pass over all rows than one by one."""
+    """Whether one pass over all rows is quicker than looking at so many buckets one by one."""
     return doubtful > _FEW and chosen_rows.in_one_pass(most_rows(view), doubtful)
 
 
 def most_rows(view: View) -> int:
-    """How many rows there are, of all types, versions and buckets."""
+    """How many rows a view has, of all types, versions and buckets."""
     in_memory = sum([len(table.rows) for table in (view.recent, *view.frozen)])
     return in_memory + sum([each.rows for each in view.ledger.entries])
 

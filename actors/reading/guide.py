@@ -1,16 +1,17 @@
-"""Where in the ledger a get begins: the files in the order of their age, and a table of bytes.
+"""The guide: tables in memory that tell where in the ledger a get, or a head, has to begin.
 
-A get would ask every file of level zero, newest first, then one file a level. The table says in
-one look where to begin: a slot, named by the lower bits of a key's hash, holds the number of the
-newest place that has any key of that slot, 0 where none has. Most slots are empty, so an absent
-key is mostly seen to be absent by one byte. It is only ever a hint to skip what cannot be there:
-a place that it names is asked like any other, and so is every older one.
+A get would ask every file of level zero, newest first, then one file of each deeper level; each of
+these is a *place*. A table of bytes says in one look where to begin: a slot, named by the lower
+bits of a key's hash, holds the number of the newest place that has any key of that slot, 0 if none
+has. Most slots are empty, so most absent keys cost one byte. The table only lets places be skipped
+that cannot have the key: the place that it names is asked like any other, and so is every older
+one.
 
-Where it covers a whole ledger, of up to 2 M rows, two more tables say at once where the newest row
-is, by the upper bits of a hash: one its sqn, for gets, one its number, for heads. They are hints,
-too: of the rows that share a slot one is there, and who reads compares the key. Where that is
-another the place is asked. For heads, an empty slot says that the ledger has no such key. Heads of
-a small ledger are kept once they were read, for while the manifest is the same so are they.
+If it covers a whole ledger, of up to 2 M rows, two more tables tell the newest row at once, by the
+upper bits of a hash: one its sqn, for gets, the other its number, for heads. Rows share slots, and
+a slot holds only one of them, so the reader compares the key, and asks the places if it is another.
+For heads, an empty slot means that the ledger has no such key. Of a small ledger, heads that were
+read are kept: they stay the same as long as the manifest.
 """
 
 from __future__ import annotations
@@ -33,23 +34,23 @@ from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
 
 Step = tuple[tuple[bytes, ...] | None, Any, int, tuple[LedgerEntry, ...]]
-"""Where a key may stand in the ledger: (None, a file's actor, the base of its sqns, ()) for a file
-that any key may be in, (first keys, None, 0, entries) for a level of several files."""
+"""One place: (None, a file's actor, the base of its sqns, ()) for a file that may have any key,
+(first keys, None, 0, entries) for a level of several files."""
 Way = tuple[memoryview | bytes, int, tuple[tuple[Step, ...], ...]]
-"""The slots, a mask of the bits of a hash that name one, and where to go on for what a slot
-holds."""
+"""(slots, a mask of the bits of a hash that name one, the steps to take for each value of a
+slot)"""
 Direct = tuple[memoryview, int]
-"""Slots, named by a hash (32 bits) shifted right by this much. 0: nothing is said of such keys."""
+"""(slots, by how much a hash of 32 bits is shifted right to name one). A slot of 0 says nothing."""
 Part = tuple[bytes | None, Any, int, bool] | None
-"""Rows of one bucket in a file: the prefix (None: of all buckets), the file's actor, the base of
-its sqns, whether they are of anything but puts without metadata that do not expire."""
+"""Rows of one bucket in a file: (the prefix, None for all buckets; the file's actor; the base of
+its sqns; whether they are other rows than of puts without metadata that do not expire)"""
 
 MOST_ROWS = 1 << 22
-"""Of the newest places so many rows are in the table at most: 32 MiB."""
+"""The newest places are in the table up to so many rows: 32 MiB."""
 _SLOTS_A_ROW = 8
 _LEAST_BITS = 10
 MOST_DIRECT_ROWS = 1 << 21
-"""Of ledgers of more rows no sqns and no row numbers are kept: 16 MiB each."""
+"""Ledgers with more rows have no tables of sqns and of rows, which take up to 16 MiB each."""
 _DIRECT_SLOTS_A_ROW = 4
 _DIRECT_BITS = 22
 _MOST_HEADS = 1 << 16
@@ -62,11 +63,11 @@ _UNKNOWN: Direct = (memoryview(bytes(4)).cast("I"), 32)
 _NO_ROWS = (memoryview(array("I", [1])), 32, (None,))
 _MOST_STEPS = 250
 _MOST_FILES = 256
-"""A level of more files is not in the table: each would be looked at again and again."""
+"""A level of more files is not in the table: ``wanted`` looks at each file again and again."""
 
 
 class Guide:
-    """Of one manifest of the ledger. Any thread reads its tables, each replaced as a whole."""
+    """The guide of one ledger manifest. Any thread reads its tables, each replaced as a whole."""
 
     __slots__ = (
         "_making", "_places", "_places_of_rows", "heads", "kept", "ledger", "rows", "sqns", "way"
@@ -77,21 +78,22 @@ class Guide:
         self.kept = KeptRows(ledger)
         self.way: Way = (b"\x00", 0, (_steps(ledger),))
         self.sqns: Direct = _UNKNOWN
-        """Sqns of puts by the record's own key."""
+        """Sqns of puts, by their keys; index entries have none here."""
         self.rows: tuple[memoryview, int, tuple[Part, ...]] = _NO_ROWS
-        """A part's number, and in the lower bits that of a row of its file. Of part 0 where nothing
-        is said; 0 where there is no row of any kind."""
+        """(slots, shift as in Direct, parts). A slot has a part's number and, in the lower
+        ROW_BITS, that of a row in its file. Part 0 says nothing; a slot of 0: there is no row."""
         self.heads: dict[bytes, Head] | None = None
-        """Of a small ledger, once heads are read: those that were, of plain puts, by ledger key."""
+        """By ledger key, heads of plain puts that were read; None unless the ledger is small and
+        heads are read."""
         self._places = self._places_of_rows = 0
         self._making = False
 
     def wanted(self, heads: bool = False, room: int = 0) -> None:
-        """A read among many, of a head or of a value: have the tables made if they would help and
-        cost no reading. ``room``: bytes that heads may be kept in.
+        """Have the tables made that would help, for heads or for values. To be called at one read
+        in many. ``room``: how many bytes of heads may be kept.
 
-        That is once the files have been verified, by lookups. 1 us a file; the tables are made on
-        a thread of the pool, by array kernels: some 20 ms a million rows each.
+        Only files that lookups have verified count, so this reads none. 1 us a file. The tables are
+        made on a thread of the pool, by array kernels: some 20 ms a million rows each.
         """
         if not self._making:
             places = self._known()
@@ -104,7 +106,7 @@ class Guide:
                     raise
 
     def _known(self) -> list[list[Sst]]:
-        """The open files of the newest places, as far as all of them are known to be whole."""
+        """The open files of each of the newest places, up to the first that is not verified."""
         places: list[list[Sst]] = []
         rows = 0
         for _, file, _, entries in _steps(self.ledger)[:_MOST_STEPS]:
@@ -139,7 +141,7 @@ class Guide:
 
 
 def _bytes_of_heads(places: list[list[Sst]], rows: int) -> int:
-    """What the heads of so many rows take, kept by their keys."""
+    """How many bytes the heads of so many rows take, with their keys."""
     keys = sum(sst.layout.sections[Section.KEYS][1] for ssts in places for sst in ssts)
     return keys + rows * _HEAD_BYTES
 
@@ -159,7 +161,7 @@ def _table(steps: tuple[Step, ...], places: list[list[Sst]]) -> Way:
 def _oldest_first(
     steps: tuple[Step, ...], places: list[list[Sst]]
 ) -> Iterator[tuple[Sst, Any, int]]:
-    """Each file, its actor, the base of its sqns: what is newer comes later."""
+    """(file, its actor, the base of its sqns), newer ones later."""
     for (_, file, base, entries), ssts in zip(reversed(steps), reversed(places), strict=True):
         actors = [(entry.file, entry.sqn_base) for entry in entries] or [(file, base)]
         for sst, (actor, first) in zip(ssts, actors, strict=True):
@@ -167,16 +169,15 @@ def _oldest_first(
 
 
 def _empty(rows: int, dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any], int]:
-    """Slots for so many rows, and how far a hash is shifted to name one."""
+    """(empty slots for so many rows, by how much a hash is shifted to name one)."""
     bits = (rows * _DIRECT_SLOTS_A_ROW - 1).bit_length()
     bits = min(max(bits, _LEAST_BITS), _DIRECT_BITS)
     return np.zeros(1 << bits, dtype), 32 - bits
 
 
 def _sqns(steps: tuple[Step, ...], places: list[list[Sst]], rows: int) -> Direct:
-    """A row of a delete takes the place of older ones all the same, and spares who asks for it a
-    look into the journal. Index entries, which are not of the key that their record has, take
-    nobody's place."""
+    """The table of sqns. A delete's row clears the slot of older ones, which saves a look into the
+    journal. Index entries are left out, since their records have other keys."""
     files = list(_oldest_first(steps, places))
     highest = max(sst.max_sqn + base for sst, _, base in files)
     slots, shift = _empty(rows, np.uint32 if highest < 1 << 32 else np.uint64)
@@ -194,7 +195,8 @@ def _sqns(steps: tuple[Step, ...], places: list[list[Sst]], rows: int) -> Direct
 def _rows(
     steps: tuple[Step, ...], places: list[list[Sst]], rows: int
 ) -> tuple[memoryview, int, tuple[Part, ...]]:
-    """Of files of many buckets a part is all rows: who reads asks the file for a row's bucket."""
+    """The table of rows. In a file of many buckets one part has all rows, and the reader asks the
+    file for a row's bucket."""
     slots, shift = _empty(rows, np.uint32)
     parts: list[Part] = [None]
     for sst, file, base in _oldest_first(steps, places):
@@ -216,7 +218,7 @@ def _rows(
 
 
 def _steps(ledger: LedgerManifest) -> tuple[Step, ...]:
-    """O(levels + files of level zero)."""
+    """The places of a ledger, newest first. O(levels + files of level zero)."""
     steps: list[Step] = []
     for level, (entries, firsts) in enumerate(zip(ledger.levels, ledger.firsts, strict=True)):
         if level and len(entries) > 1:

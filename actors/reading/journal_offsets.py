@@ -1,4 +1,4 @@
-"""Where the records of a journal file begin, as its actor needs it."""
+"""Offsets of the records of a journal file, as its actor needs them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ log = messages_of("octavo.journal")
 def sealed_offsets(
     mapped: mmap | bytes, path: str, seed: int
 ) -> tuple[Sequence[int], Corruption | None]:
-    """(the offsets of a sealed file, what is wrong with them). Where anything is it is read record
-    by record, which tells of no record that is gone. Raises Corruption."""
+    """(the offsets of a sealed file, what is wrong with its own). If anything is, they are found by
+    reading record by record, which cannot tell what is gone. Raises Corruption."""
     before = COLD.reads()
     try:
         return cdb.sealed_offsets(mapped, path)[1], None
     except Corruption as wrong:
-        # Where not even that can be done whoever reads is told, each time.
+        # If not even this can be done, it raises Corruption, at each read.
         offsets, notes = recovery.rebuilt_offsets(mapped, path, seed)
         for note in (f"{wrong}; reading record by record instead: repair the store", *notes):
             log.warning("%s", note)
@@ -33,7 +33,7 @@ def sealed_offsets(
 
 
 def first_and_last(offsets: Sequence[int]) -> tuple[int, int]:
-    """Relative numbers of the first and the last record that are there; -1 and -1 where none is.
+    """Relative numbers of the first and the last record present; (-1, -1) if there is none.
     O(holes)."""
     numbers = range(len(offsets) - 1)
     there = (number for number in numbers if offsets[number] < offsets[number + 1])

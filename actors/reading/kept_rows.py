@@ -1,8 +1,8 @@
-"""All rows of a small ledger as columns: what folds take them from once some were made.
+"""All rows of a small ledger, kept as columns for folds.
 
-To fold a few thousand rows out of the files of a ledger is mostly to look into each file, and to
-put in order what stands there. So once as many rows were given as the ledger has, all of
-them are put in order and kept: a fold takes a slice, and an Arrow stream gives it as it stands.
+A fold of a few thousand rows spends most of its time on looking into each file of the ledger, and
+on putting in order what it finds. So once folds were given as many rows as the ledger has, all of
+them are put in order and kept: a fold takes a slice, and an Arrow stream gives it as it is.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ _MOST_BYTES = 8 << 20
 
 
 class KeptRows:
-    """Those of one manifest; at most 8 MiB. Any thread."""
+    """The kept rows of one ledger manifest; at most 8 MiB. For any thread."""
 
     __slots__ = ("_columns", "_ledger", "_rows", "given")
 
     def __init__(self, ledger: LedgerManifest) -> None:
         self.given = 0
-        """Rows that folds were given, out of the ledger's files or of memory."""
+        """How many rows folds were given, from the ledger's files or from memory."""
         self._ledger = ledger
         self._rows = -1
-        """Those of its files, 0 where they are too many; below 0: they were not counted."""
+        """How many rows the files have, 0 if too many (or none lives); below 0: not yet counted."""
         self._columns: Columns | None = None
 
     def columns(self) -> Columns | None:
-        """Rows of all keys that are not deleted, in order; None as long as that does not pay. Once
-        0.2 us a row. Raises Corruption."""
+        """Rows of all keys that are not deleted, in order; None as long as that does not pay. The
+        first time takes 0.2 us a row. Raises Corruption."""
         if self._columns is None and self.given:
             if self._rows < 0:
                 self._rows = self._counted()
@@ -49,7 +49,7 @@ class KeptRows:
         return rows if small else 0
 
     def _made(self) -> Columns | None:
-        """None, and never asked for again, where nothing lives."""
+        """The columns; None if nothing lives, and then this is never called again."""
         entries = self._ledger.entries
         columns, rows = merged([entry.file.reader().columns(entry.sqn_base) for entry in entries])
         rows = rows[(columns.flags[rows] & TOMBSTONE) == 0]
@@ -62,12 +62,12 @@ class KeptRows:
         given = (columns.keys.blob, columns.sqns, columns.sizes, columns.times)
         for column in (*given, columns.expiries, metas):
             if column is not None:
-                column.setflags(write=False)  # they are given away as they are
+                column.setflags(write=False)  # they are given to callers as they are
         return columns
 
 
 class ColumnRows:
-    """The rows of a range of columns, as a Source; they are in order."""
+    """A Source of the rows in a range of columns that are in order."""
 
     def __init__(self, columns: Columns, bound: Bounds, window_rows: int) -> None:
         self.more = True
@@ -87,7 +87,7 @@ class ColumnRows:
         return bisect_left(range(end), key, key=columns.ledger_key)
 
     def edge(self) -> bytes | None:
-        """As of a Source."""
+        """See Source.edge."""
         low, high = self._low, self._high
         if low >= high:
             return None
@@ -97,7 +97,7 @@ class ColumnRows:
         return self._columns.ledger_key(min(high, low + self._window) - 1)
 
     def take(self, edge: bytes) -> Columns | None:
-        """As of a Source."""
+        """See Source.take."""
         low, high = self._low, self._high
         if self._reverse:
             low = self._high = max(self._place(edge), low)

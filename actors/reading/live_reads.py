@@ -23,20 +23,21 @@ T = TypeVar("T")
 
 
 class LiveReads(PlainReads, PlainHeads):
-    """The Bookie's reading half. Needs only what others replace as a whole, never change."""
+    """The Bookie's reading half. Uses only state that others replace as a whole, never change."""
 
     clock_ms: Callable[[], int]
     penciller: Ref[Penciller]
 
     def now_ms(self) -> int:
-        """The moment to judge expiry by, and to count it from; ms UTC. Where the clock was set
-        back it is not before the last expiry that something was dropped for."""
+        """The moment by which expiry is judged and from which it is counted; ms UTC. If the clock
+        was set back, not before the latest expiry for which anything was dropped."""
         return self.view.ledger.now_ms(self.clock_ms())
 
     def get(self, ledger_key: bytes, bucket_and_key: bytes, plain: bytes) -> bytes | None:
-        """The newest value, or None. Cache, then memory, then a probe a level and one read.
+        """The newest value, or None. Asks the cache, then memory, then the ledger (a probe for each
+        place) and the journal (one read). Raises Corruption.
 
-        ``plain``: what the record of a put of this bucket has from byte 19 on, see plain_fields.
+        ``plain``: what a plain put's record in this bucket has from byte 19 on: see plain_fields.
         """
         cached = self.cache.entries.get(ledger_key)
         if cached is not None:
@@ -59,8 +60,8 @@ class LiveReads(PlainReads, PlainHeads):
     def get_recent(
         self, view: View, ledger_key: bytes, bucket_and_key: bytes, plain: bytes
     ) -> bytes | None:
-        """The value of a key that the view's recent table has, or None. JournalFile.value is
-        written out, for the file that is being written."""
+        """The value of a key that the view's recent table has, or None. The lines of
+        JournalFile.value are repeated here, for the file that is being written."""
         table = view.recent
         entry = table.rows[ledger_key]
         if entry < 0:
@@ -99,7 +100,7 @@ class LiveReads(PlainReads, PlainHeads):
         bucket_and_key: bytes,
         plain: bytes,
     ) -> bytes | None:
-        """The value of a put that expires; None where it has, or where ``sqn`` is a delete's."""
+        """The value of a put that expires; None if it has expired, or ``sqn`` is a delete's."""
         expiry_ms = table.expiring.get(sqn)
         if expiry_ms is None or expiry_ms <= self._moment_ms(view):
             return None
@@ -118,16 +119,16 @@ class LiveReads(PlainReads, PlainHeads):
         return REST
 
     def _get_with_care(self, ledger_key: bytes) -> bytes | None:
-        """The long way: every case, every error named."""
+        """``get`` by the long path, which decides every case and names every error."""
         found = self._retried(lambda view: view.get(ledger_key, 1 << 63, self.clock_ms()))
         return None if found is None else found[0]
 
     def head(
         self, ledger_key: bytes, bucket_and_key: bytes = b"", plain: bytes = b""
     ) -> Head | None:
-        """Head of the newest live version, or None. Reads no value.
+        """Head of the newest live version, or None. Reads no value. Raises Corruption.
 
-        ``plain`` as get has it; without it, what memory tells is read the long way.
+        ``plain``: as in ``get``; without it, a version in memory is read the long way.
         """
         view = self.view
         table = view.recent
@@ -151,7 +152,8 @@ class LiveReads(PlainReads, PlainHeads):
         return self._retried(lambda view: view.head(ledger_key, 1 << 63, self.clock_ms()))
 
     def _retried(self, read: Callable[[View], T]) -> T:
-        """``read`` on the newest view, again if a file it needed was merged away meanwhile."""
+        """Run ``read`` on the newest view, and again if a newer view came while it failed: a file
+        may have been merged away. Raises Corruption."""
         while True:
             view = self.view
             try:
@@ -161,7 +163,7 @@ class LiveReads(PlainReads, PlainHeads):
                     raise Corruption(str(missing.filename), 0, "the file is missing") from missing
             except Corruption as damage:
                 if self.view is not view:
-                    continue  # memory may tell of a record in a file that this view did not have
+                    continue  # memory may name a record in a journal file newer than this view
                 self.penciller.send(Penciller.reported, damage)
                 raise
 

@@ -1,4 +1,4 @@
-"""The shortest way to the head of a key, for whoever reads through a view."""
+"""The shortest path to the head of a key: for live reads and for snapshots."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from octavo.files.ledger.rows import TOMBSTONE
 from octavo.files.ledger.sst import Sst
 
 _FOR_HEADS = 3
-"""Heads that are kept of the ledger may take an eighth of what the read cache may, beside it."""
+"""A shift: kept heads of the ledger may take an eighth of the read cache's limit, on top of it."""
 _made = tuple.__new__
 
 
@@ -32,7 +32,7 @@ class PlainHeads(ABC):
 
     @abstractmethod
     def _head_with_care(self, ledger_key: bytes) -> Head | None:
-        """The long way: every case, every error named."""
+        """Head by the long path, which decides every case and names every error."""
 
     @abstractmethod
     def _moment_ms(self, view: View) -> int:
@@ -72,7 +72,8 @@ class PlainHeads(ABC):
         return _made(Head, (sqn, *found))
 
     def head_in_ledger(self, view: View, ledger_key: bytes) -> Head | None:
-        """Head of the live version of a key that is not in the view's memory, or None."""
+        """Head of the live version of a key that is not in the view's memory; None if there is
+        none. Raises Corruption."""
         guide = view.guide
         if (heads := guide.heads) and (found := heads.get(ledger_key)) is not None:
             return found
@@ -113,9 +114,9 @@ class PlainHeads(ABC):
         front: bytes,
         key: bytes,
     ) -> Head | None:
-        """Head of a key that is not in the view's memory but may be in these steps of its guide,
-        whose table of rows did not tell. ``h32`` as get_from_ledger has it; ``front`` and ``key``:
-        the ledger key's prefix, and what follows it. ``Sst.find`` is written out."""
+        """Head of a key that is not in the view's memory but may be in these steps of its guide, if
+        the guide's table of rows did not tell. ``h32``: see get_from_ledger. ``front`` and ``key``:
+        the ledger key's prefix, and the rest. The lines of ``Sst.find`` are repeated here."""
         try:
             for firsts, file, base, entries in steps:
                 if firsts is not None:
@@ -154,7 +155,7 @@ class PlainHeads(ABC):
         return None
 
     def head_of_row(self, view: View, sst: Sst, row: int, base: int) -> Head | None:
-        """Head of a row of a ledger file, of whatever kind; None for a delete, or if it expired.
+        """Head of a row of any kind in a ledger file; None for a delete, or if it has expired.
         Raises Corruption, FileNotFoundError."""
         expires_at = None
         if flags := sst.flags[row]:
@@ -167,5 +168,5 @@ class PlainHeads(ABC):
         return _made(Head, told)
 
     def wants_heads(self) -> None:
-        """A head among many is read: see Guide.wanted."""
+        """Call Guide.wanted for heads; to be called at one head in many."""
         self.view.guide.wanted(heads=True, room=self.cache.limit >> _FOR_HEADS)

@@ -1,4 +1,4 @@
-"""The shortest way to the value of a put, for whoever reads through a view."""
+"""The shortest path to the value of a put: for live reads and for snapshots."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _sum_at, _moment_at = record.unpack_u32, record.unpack_u64
 forms_of = short_value.forms
 _FEW = 8
 _DELETED = -1
-"""In place of a sqn: the row is a delete's."""
+"""Stands for an sqn: the row is a delete's."""
 
 
 class PlainReads(ABC):
-    """Reads of the newest state, or of a snapshot's."""
+    """Reads values of the newest state, or of a snapshot's."""
 
     cache: ReadCache
 
     @abstractmethod
     def _get_with_care(self, ledger_key: bytes) -> bytes | None:
-        """The long way: every case, every error named."""
+        """The value by the long path, which decides every case and names every error."""
 
     @abstractmethod
     def _moment_ms(self, view: View) -> int:
@@ -45,8 +45,8 @@ class PlainReads(ABC):
     def _get_by_record(
         self, view: View, sqn: int, ledger_key: bytes, bucket_and_key: bytes, plain: bytes
     ) -> bytes | None:
-        """The value of a put that may expire, of which memory or the ledger tells the sqn. It is
-        not kept in the cache, which knows of no moments."""
+        """The value of a put that may expire, whose sqn memory or the ledger told. It is not put
+        into the cache, which knows no moments of expiry."""
         try:
             value = self._in_record(view, sqn, bucket_and_key, plain)
         except (FileNotFoundError, Corruption):
@@ -54,8 +54,8 @@ class PlainReads(ABC):
         return self._get_with_care(ledger_key) if value is None else value
 
     def _in_record(self, view: View, sqn: int, bucket_and_key: bytes, plain: bytes) -> bytes | None:
-        """The same, None where the record is of something else. Raises FileNotFoundError,
-        Corruption."""
+        """The value in the record of ``sqn``; None if the record is of something else, or expired.
+        Raises FileNotFoundError, Corruption."""
         file = view.journal.file_of(sqn)
         data, at = file.raw(sqn - file.base)
         return short_value.value_of(
@@ -87,11 +87,11 @@ class PlainReads(ABC):
         plain: bytes,
     ) -> bytes | None:
         """The value of a key that is neither in the view's memory nor in the cache, but may be in
-        these steps of its guide. ``h32``: low half of the ledger key's xxh3-64. JournalFile.raw and
-        short_value.value_of are written out: no call between here and the file."""
+        these steps of its guide; or None. ``h32``: low half of the ledger key's xxh3-64. The lines
+        of JournalFile.raw and short_value.value_of are repeated here, to save calls."""
         bases, files = view.journal
         slots, shift = view.guide.sqns
-        told = slots[h32 >> shift]  # most likely that of the newest row of this key
+        told = slots[h32 >> shift]  # most likely the sqn of this key's newest row; 0: unknown
         try:
             while True:
                 if not (sqn := told):
@@ -130,7 +130,7 @@ class PlainReads(ABC):
                     if named == bucket_and_key and value_at <= end:
                         found = mapped[value_at:end]
                         h = xxh3(head, journal.seed ^ at)
-                        # Seeded by what the header hashes to, so this is the sum of both.
+                        # Seeded by the header's hash, so this checksum covers both.
                         if xxh3(found, h) & LOW_32 == _sum_at(mapped, value_at - 4)[0]:
                             value = found
                             if raw_at:
@@ -141,13 +141,13 @@ class PlainReads(ABC):
                     return value
                 if not told:
                     return self._get_with_care(ledger_key)
-                told = 0  # that was of another key, or is damaged: the places know
+                told = 0  # the record is another key's, or damaged: ask the places
         except (FileNotFoundError, Corruption, IndexError, ValueError, StructError):
             return self._get_with_care(ledger_key)
 
     def ask_for(self, view: View, ledger_keys: Iterable[bytes]) -> None:
-        """Values of these keys are about to be read, and reads wait for a device: have those that
-        are in the view's files come at once. Some 4 us each."""
+        """Ask for the values of these keys that are in the view's files, all at once, since they
+        are about to be read and reads wait for a device. Some 4 us each."""
         entries, tables = self.cache.entries, (view.recent, *view.frozen)
         slots, shift = view.guide.sqns
         places, mask, tails = view.guide.way
@@ -165,12 +165,12 @@ class PlainReads(ABC):
 
 
 _Sought = tuple[tuple[Step, ...], int, bytes]
-"""Where a key may stand, the low half of its hash, the key."""
+"""(the steps that may have a key, the low half of its hash, the key)"""
 
 
 def _sqns_of(sought: list[_Sought]) -> list[int]:
-    """The sqns of the rows that some keys may have. Where the ledger is not in memory, either, what
-    is read of it is asked for a step at a time."""
+    """The sqns of the rows that some keys may have. If the ledger is not in memory, either, its
+    parts are first asked for, slots and then rows."""
     before = COLD.reads()
     found = [_place(*each) for each in sought[:_FEW]]
     if COLD.reads() != before:
@@ -195,8 +195,8 @@ def _ssts(steps: tuple[Step, ...], ledger_key: bytes) -> Iterator[tuple[Sst, int
 
 
 def _place(steps: tuple[Step, ...], h32: int, ledger_key: bytes) -> tuple[Sst, int, int] | None:
-    """The newest row that a key may have: its file, its number, the base of the file's sqns. None
-    where there is none, or that is told to who reads it."""
+    """The newest row that a key may have: (its file, its number, the base of the file's sqns).
+    None if there is none, or on an error, which the read itself will raise."""
     try:
         for sst, base in _ssts(steps, ledger_key):
             if (row := sst.probe(h32)) >= 0:
@@ -207,9 +207,9 @@ def _place(steps: tuple[Step, ...], h32: int, ledger_key: bytes) -> tuple[Sst, i
 
 
 def _sqn_by_steps(steps: tuple[Step, ...], h32: int, ledger_key: bytes) -> int:
-    """Sqn of the newest row that a key may have in these steps of a guide; _DELETED; 0 where there
-    is none. The key is not compared. Sst.probe is written out. Raises FileNotFoundError,
-    Corruption."""
+    """Sqn of the newest row that a key may have in these steps of a guide; _DELETED for a delete;
+    0 if there is none. The key is not compared. The lines of Sst.probe are repeated here. Raises
+    FileNotFoundError, Corruption."""
     for firsts, file, base, entries in steps:
         if firsts is not None:
             place = entries[bisect_right(firsts, ledger_key) - 1]

@@ -1,8 +1,8 @@
 """The read cache: values of recently read keys, evicted by CLOCK.
 
-Values stand in one dict, so a hit is one lookup. Of the hits one in a few marks its key; nothing is
-moved. When room is needed a hand walks from old to new, forgives marked keys once and drops the
-first that is not, so eviction is a little at a time.
+All values are in one dict, so a hit is one lookup. One hit in a few marks its key; nothing is
+moved. When room is needed, a hand walks from old to new: it spares a marked key once, taking the
+mark off, and drops an unmarked one. So eviction is a little at a time.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 _SPARE = 64
 _LENGTHS = -64
 _DEAR_BYTES = 4096
-"""To read such a value again costs more than to take in some that are not."""
+"""A full cache takes values from this size on more readily: reading one again costs more than
+taking in some that are not read again."""
 _STEP_BYTES = 16 << 10
-"""So much room is made at a time, but in small caches: to begin costs as much as to drop one."""
+"""How much room is made at a time, except in small caches: to begin costs as much as one drop."""
 
 
 class _Reads(Protocol):
@@ -35,55 +36,56 @@ class _Reads(Protocol):
 class ReadCache:
     """Newest values by ledger key, at most ``limit_bytes`` of keys, values and bookkeeping.
 
-    ``entries`` and ``marks`` are read without a lock on the hot path: what is found is the newest
-    value. So a new row enters the memory table in the same moment as the old value leaves the
-    cache, and what was read enters the cache in the same moment as it is seen to be the newest
-    still. Such a moment is some lines in which nothing is called: there CPython changes no threads
-    and runs no signal's handler. Where a write needs calls in between, it says so in ``writing``,
-    and nothing enters the cache meanwhile. Writes are in the Bookie's turn, one at a time.
+    ``entries`` and ``marks`` are read without a lock on the hot path, and a value found there must
+    be the newest. So a new row enters the memory table in the same moment as the old value leaves
+    the cache, and a value that was read enters the cache in the same moment as it is seen to be
+    still the newest. Such a moment is some lines that call nothing: in these CPython switches no
+    threads and runs no signal's handler. A write that needs calls in between sets ``writing``, and
+    nothing enters the cache meanwhile. Writes are in the Bookie's turn, one at a time.
 
-    ``lock`` is of those who take out. Who fills in, or writes one key, only tries it.
+    ``lock`` is held while values are taken out. ``fill`` and ``write_over`` only try it, when they
+    need room.
     """
 
     OVERHEAD_BYTES = 200
-    """That of a short key is in it; of longer ones each 64 bytes count."""
+    """Counted for each entry; it includes a key below 64 bytes. Longer keys count by 64 bytes."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit = limit_bytes
         self.entries: dict[bytes, bytes | None] = {}
-        """None: just now neither the old value nor the new one."""
+        """None for a moment in which a key has neither the old value nor the new one."""
         self.marks: set[bytes] = set()
-        """Keys that were hit since they came, or since the hand forgave them."""
+        """Keys that were hit since they came, or since the hand spared them."""
         self.bytes = 0
         self.lock = new_rlock()
         self.writing = False
         self.reads: _Reads
-        """Who has the newest view."""
+        """Has the newest view: the Bookie, as its reading half."""
         self._tries: Iterator[bool] = map(self.lock.acquire, repeat(False))
         """Each step takes the lock if it is free, and says whether it did."""
         self._queue: deque[bytes] = deque()
         self._most = (limit_bytes >> 3) - self.OVERHEAD_BYTES
         self._enough = limit_bytes - (_STEP_BYTES if limit_bytes >= 64 * _STEP_BYTES else 0)
         self._full = limit_bytes == 0
-        self._misses = 0  # while it was full
+        self._misses = 0  # counted while the cache is full
 
     def fill(self, view: View, key: bytes, entry: int, value: bytes) -> None:
-        """Remember a value that was read by this view, if it still is the newest. ``entry``: that
-        of the memory table it was found by; 0: by none. Amortised O(1). What takes over 1/8 of
-        the limit is not kept."""
+        """Remember a value that was read through ``view``, if it is still the newest. ``entry``:
+        the memory table's entry that led to it; 0 if none did. Amortised O(1). A value that takes
+        over 1/8 of the limit is not kept."""
         if self._full:
-            # One miss in so many: what is read again is soon in, what is read once costs little.
+            # One miss in 4 (or 2): keys read again are soon in, and those read once cost little.
             self._misses += 1
             if self._misses & (3 if len(value) < _DEAR_BYTES else 1):
                 return
         entries, rows, size = self.entries, view.recent.rows, (len(key) & _LENGTHS) + len(value)
-        # Of an older view nothing is kept, not even a place in the queue.
+        # Nothing is kept for an older view, not even a place in the queue.
         if size > self._most or key in entries or self.reads.view is not view:
             return
-        if gettrace() is not None:  # what traces lines is called between them: threads may change
+        if gettrace() is not None:  # a tracer is called between lines: threads may switch there
             return
         size += self.OVERHEAD_BYTES
-        self._queue.append(key)  # before it is there, or an interrupt would leave it for ever
+        self._queue.append(key)  # before its value, or an interrupt could leave that in for ever
         # Nothing is called in these lines.
         if (
             self.reads.view is view
@@ -99,16 +101,16 @@ class ReadCache:
             self._make_room()
 
     def write_over(self, key: bytes, value: bytes, rows: dict[bytes, int], entry: int) -> None:
-        """Enter a key into ``rows``, negative if it was deleted. Where it is cached it is likely to
-        be read again: the new value takes the old one's place. In the Bookie's turn. Amortised
-        O(1)."""
+        """Set ``rows[key] = entry`` (negative: deleted, or expiring). If the key is cached it is
+        likely to be read again: then the new value replaces the old one, unless the entry is
+        negative. In the Bookie's turn. Amortised O(1)."""
         entries, size = self.entries, len(value)
         old = entries.get(key)
-        if old is not None and size <= self._most and entry > 0:  # its key did fit
+        if old is not None and size <= self._most and entry > 0:  # the key fits, as it did before
             size -= len(old)
             # Nothing is called in these lines.
             if key in entries and entries[key] is old:
-                entries[key] = None  # who has seen the new row never sees the old value
+                entries[key] = None  # so that no reader sees the old value after the new row
                 rows[key] = entry
                 entries[key] = value
                 self.bytes += size
@@ -120,8 +122,8 @@ class ReadCache:
         self.write_without((key,), partial(rows.__setitem__, key, entry))
 
     def write_without(self, keys: Sequence[bytes], enter: Callable[[], object]) -> None:
-        """Have ``enter`` put these keys into the memory table. Their old values leave the cache
-        before, and nothing comes into it meanwhile. In the Bookie's turn. 0.05 us a key."""
+        """Drop the cached values of these keys, then have ``enter`` put the keys into the memory
+        table; nothing enters the cache meanwhile. In the Bookie's turn. 0.05 us a key."""
         with self.lock:
             self.writing = True
             try:
@@ -138,7 +140,7 @@ class ReadCache:
                     self.discard(key)
 
     def discard(self, key: bytes) -> None:
-        """In the lock: forget a key, if it is there."""
+        """Forget a key, if it is there. In the lock."""
         self._drop(key)
         self.marks.discard(key)
         if self.bytes < self.limit >> 1:
@@ -147,7 +149,7 @@ class ReadCache:
             self._tidy()
 
     def _drop(self, key: bytes) -> None:
-        """In the lock: take a value out, if it is there. A put may replace it meanwhile."""
+        """Take a key's value out, if it is there; a put may replace it meanwhile. In the lock."""
         entries = self.entries
         while (value := entries.get(key)) is not None:
             size = (len(key) & _LENGTHS) + len(value) + self.OVERHEAD_BYTES
@@ -157,23 +159,24 @@ class ReadCache:
                 self.bytes -= size
 
     def _tidy(self) -> None:
-        """In the lock: more than half of the queue is keys that are gone."""
-        for _ in range(3):  # finds one or two of them
+        """Take some keys that are gone out of the queue; more than half of it are. In the lock."""
+        for _ in range(3):  # meets one or two of them
             if (waiting := self._queue.popleft()) in self.entries:
                 self._queue.append(waiting)
         self._mend()
 
     def _mend(self) -> None:
-        """In the lock: an interrupt can take a key's place in the queue, and so can another thread
-        while the key is about to come; and a key that is hit may be gone as it is marked."""
+        """Make queue and marks agree with the entries again. In the lock. A key can lose its place
+        in the queue by an interrupt, or to another thread before its value is in; and a key that
+        is hit may be gone by the time it is marked."""
         if len(self._queue) < len(self.entries):
             self._queue.extend(list(self.entries))
         if len(self.marks) > len(self.entries):
             self.marks.intersection_update(self.entries)
 
     def clear(self, show: Callable[[], object] | None = None) -> None:
-        """Forget everything, and have ``show`` put another view in the old one's place then: who
-        has seen that one never sees an old value. In the Bookie's turn. O(entries)."""
+        """Forget everything, and only then have ``show`` put a new view in place: whoever has seen
+        that never sees an old value. In the Bookie's turn. O(entries)."""
         with self.lock:
             self.writing = True
             try:
@@ -188,9 +191,9 @@ class ReadCache:
                 self.writing = False
 
     def _make_room(self) -> None:
-        """Not while another thread is there: to wait means to hand over the interpreter lock, and
-        the next to come finds the lock taken by who was woken: threads that met once would meet
-        each time from then on."""
+        """Evict down to the limit, unless another thread has the lock. Waiting for that would hand
+        over the interpreter lock, and the next thread would find the lock taken by the one that was
+        woken: threads that met once would meet each time from then on."""
         if self.bytes > self.limit:
             self._full = True
         for free in self._tries:  # as the turn of an actor is taken: see runtime.py
@@ -206,8 +209,8 @@ class ReadCache:
             self.lock.release()
 
     def _evict(self) -> None:
-        """Steps of the hand, some at a time. It takes discarded keys out of the queue when it meets
-        them."""
+        """Move the hand until there is room enough. It takes discarded keys out of the queue when
+        it meets them."""
         queue, marks, drop = self._queue, self.marks, self._drop
         while self.bytes > self._enough and queue:
             key = queue.popleft()

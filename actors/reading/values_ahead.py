@@ -1,6 +1,6 @@
-"""Records that are about to be read, asked for together where reads wait for a device.
+"""Asks the system for records that are about to be read, many together, if reads wait for a device.
 
-All of this only hints. What is wrong with a file, or that it is gone, is told by who reads it.
+These are only hints, and raise nothing: an error of a file is raised when it is read.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ _HEAD_BYTES = 4096
 _PARTS = 4
 _FIRST = 16
 _MOST = 128
-"""So many are asked for at once, the first time fewer, of so many bytes, or one:"""
+"""How many records are asked for at once: _FIRST, then more each time, at most _MOST."""
 _BYTES = 4 << 20
+"""... and at most so many bytes of them, but at least one record."""
 
 
 def ask_for(journal: JournalView, sqns: Iterable[int]) -> int:
-    """Have the records of some sqns read, where they are not in memory. Their bytes. 3 us each."""
+    """Ask for the records of some sqns, if not in memory; how many bytes they have. 3 us each."""
     bases, files = journal
     before, asked = COLD.reads(), 0
     for sqn in sqns:
         file = files[bisect_right(bases, sqn) - 1]
-        if file.state is State.WRITING:  # what is there was written just now, mostly
+        if file.state is State.WRITING:  # mostly written just now, so in memory
             continue
         try:
             mapped, offsets = file.ensure_open()
@@ -47,7 +48,7 @@ def ask_for(journal: JournalView, sqns: Iterable[int]) -> int:
 
 
 def ask_for_heads(journal: JournalView, sqns: Ints) -> None:
-    """The same of what is read of some records for their heads. 40 us a file."""
+    """Ask for the parts of some records that are read for their heads. 40 us a file."""
     for file, _, relative in by_file(journal, sqns):
         if file.state is State.WRITING:
             continue
@@ -60,7 +61,7 @@ def ask_for_heads(journal: JournalView, sqns: Ints) -> None:
 
 
 def waits(journal: JournalView, sqn: int) -> bool:
-    """Whether a record is not in memory, which is taken to stand for others. 2 us."""
+    """Whether reading a record waits for a device; it stands for others. 2 us."""
     file = journal.file_of(sqn)
     mapped, offsets = file.reading
     relative = sqn - file.base
@@ -72,8 +73,8 @@ def waits(journal: JournalView, sqn: int) -> bool:
 
 
 def ask_in_order(file: JournalFile, low: int, high: int) -> None:
-    """Bytes [low, high) are about to be read from front to back: have them come, if the file is not
-    being written and they are not in memory. 5 us."""
+    """Ask for the bytes [low, high), which are about to be read from front to back, if the file is
+    not being written and they are not in memory. 5 us."""
     mapped = file.reading[0]
     if mapped and (high := min(high, len(mapped))) > low:
         part = (high - low) // _PARTS + 1
@@ -82,15 +83,15 @@ def ask_in_order(file: JournalFile, low: int, high: int) -> None:
 
 
 def in_turn(journal: JournalView, sqns: Sequence[int]) -> Iterable[int]:
-    """The same numbers, of records that are read one by one. Where they come from a device they
-    come together, a few at a time."""
+    """The same sqns, whose records the caller then reads one by one. If these come from a device,
+    they are asked for ahead, a few at a time."""
     if sqns and (COLD.left or (COLD.seldom() and waits(journal, sqns[0]))):
         return asked_for(journal, sqns)
     return sqns
 
 
 def asked_for(journal: JournalView, sqns: Sequence[int]) -> Iterator[int]:
-    """The same numbers. The records of each few are asked for before the first of them is given."""
+    """The same sqns; the records of each few are asked for before the first of them is given."""
     at, few = 0, _FIRST
     while at < len(sqns):
         part = sqns[at : at + few]

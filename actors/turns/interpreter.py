@@ -1,4 +1,4 @@
-"""What Octavo needs of the interpreter that runs it, and of its clock."""
+"""Refuses interpreters and clocks in which no store can be open, and starts a store's threads."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def refuse_unfit() -> None:
 
 
 def refuse_subinterpreter() -> None:
-    """Raise Misuse in any interpreter but the process's first one. Up to 3.13 the end of another
-    ends the process where a thread of it is left, as one of a store's may be for some seconds; and
-    a fork in the first one would leave the child with the store's lock."""
+    """Raise Misuse in any interpreter but the process's first one. Up to 3.13, the end of another
+    one ends the process if it still has a thread, as it may for some seconds after a store; and a
+    fork in the first one would leave the child with the store's lock."""
     try:
         with unbroken, loading:
             # One that is not there would be looked for each time.
@@ -41,10 +41,9 @@ def refuse_subinterpreter() -> None:
 
 
 def refuse_free_threads() -> None:
-    """Raise Misuse where threads run without the interpreter lock, as free-threaded CPython has
-    them: the shortest paths of reads and writes count on single steps of other threads being whole.
-    """
-    enabled = getattr(sys, "_is_gil_enabled", None)  # from 3.13 on; before, there is no other
+    """Raise Misuse if threads run without the interpreter lock, as in free-threaded CPython: the
+    shortest paths of reads and writes rely on single steps of other threads being atomic."""
+    enabled = getattr(sys, "_is_gil_enabled", None)  # from 3.13 on; older ones always have it
     if enabled is not None and not enabled():
         raise Misuse(
             "this Python runs threads without its interpreter lock (GIL), which Octavo counts on: "
@@ -53,8 +52,8 @@ def refuse_free_threads() -> None:
 
 
 def refuse_replaced_threads() -> None:
-    """Raise Misuse where other threads were put in the place of Python's after Octavo was imported,
-    as gevent and eventlet do: half of it would have locks and thread idents of the other kind."""
+    """Raise Misuse if Python's threads were replaced after Octavo was imported, as gevent and
+    eventlet do: half of Octavo would have locks and thread idents of the other kind."""
     if threading.get_ident is not _get_ident:
         raise Misuse(
             "threads were replaced (monkey-patched, as gevent and eventlet do) after octavo was "
@@ -63,13 +62,13 @@ def refuse_replaced_threads() -> None:
 
 
 def refuse_clock() -> None:
-    """Raise Misuse where the time of day is one that no record can have."""
+    """Raise Misuse if the clock says a time that no record can have."""
     if wall_clock_ms() < 0:
         raise Misuse("the system's clock is before 1970: set it, and open the store again")
 
 
 def begin(thread: threading.Thread) -> None:
-    """Start a thread that a store cannot do without. Raises StorageFull where none can be."""
+    """Start a thread that a store cannot do without. Raises StorageFull if it cannot start."""
     try:
         thread.start()
     except RuntimeError as error:

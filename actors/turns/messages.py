@@ -1,4 +1,4 @@
-"""What actors send each other beside pykka's own messages."""
+"""What actors send each other beside pykka's own messages; names and marks of messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Call(NamedTuple):
 
 
 def name_of(message: object) -> str:
-    """What to call a message in errors and logs: never its content, which may be a user's."""
+    """The name of a message for errors and logs: never its content, which may be a user's."""
     if isinstance(message, str):
         return message if len(message) <= 40 else "a long str"
     if isinstance(message, Call):
@@ -34,7 +34,7 @@ _interruptible: set[Callable[..., object]] = set()
 
 
 def interruptible(method: Method) -> Method:
-    """Mark a method that may take long, and may be begun again after it was cut short anywhere."""
+    """Mark a method that may take long, and that can be run again if it was cut short anywhere."""
     _interruptible.add(method)
     return method
 

@@ -1,7 +1,7 @@
 """A small shared pool of daemon threads that serves the inboxes of actors.
 
-At most MAX_THREADS in a process, whatever the number of actors; made when there is work, gone
-IDLE_SECONDS after the last of it. A forked child begins with an empty pool of its own.
+A process has at most MAX_THREADS of them, whatever the number of actors. They are started when
+there is work, and end IDLE_SECONDS after the last of it. A forked child begins with an empty pool.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Work = Callable[[], None]
 
 
 class Pool:
-    """Begins pieces of work in the order they come, each on any of its threads. Thread-safe."""
+    """Runs pieces of work on its threads, begun in the order they come. Thread-safe."""
 
     def __init__(
         self, max_threads: int = MAX_THREADS, idle_seconds: float = IDLE_SECONDS, name: str = "pool"
@@ -46,8 +46,8 @@ class Pool:
     def submit(self, work: Work) -> None:
         """Have ``work`` run soon; what it raises is logged. Never waits for a thread.
 
-        Where no thread can be started (the system is out of them, or the interpreter is going
-        down) the work waits for the next call that can start one.
+        If no thread can be started (the system is out of them, or the interpreter is shutting
+        down), the work waits for the next call that can start one.
         """
         thread = None
         try:
@@ -61,7 +61,7 @@ class Pool:
                 self.threads += 1
             thread.start()
         except BaseException as error:
-            # An interrupt, too, must not leave a thread counted that will never be.
+            # An interrupt, too: a thread that will never run must not stay counted.
             if thread is not None and not thread.is_alive():
                 with self._lock:
                     self.threads -= 1
@@ -82,8 +82,8 @@ class Pool:
             del work  # or an idle thread would keep its actor alive
 
     def _next(self) -> Work | None:
-        """What to do next; None: this thread ends. One that finds no memory to wait ends, too, and
-        is not counted any more: or nothing would be done by others in its place."""
+        """The next piece of work; None if this thread is to end. A thread that has no memory left
+        to wait with ends, too, and is no longer counted, so that another can take its place."""
         with self._lock:
             try:
                 while not self._work:

@@ -1,4 +1,4 @@
-"""How an actor is reached: pykka's ref, with turns on the asking thread."""
+"""The reference through which an actor is reached: pykka's, with turns on the asking thread."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ P = ParamSpec("P")
 
 
 class Ref(ActorRef[A], Generic[A]):
-    """How an actor is reached. Holds it, as no thread does; thread-safe."""
+    """How an actor is reached. Keeps the actor alive, which no thread does; thread-safe."""
 
     def __init__(self, actor: A) -> None:
         super().__init__(actor)
         self.actor: A = actor
-        """The actor itself: for its immutable parts, and for inlined turns."""
+        """The actor itself: only for its immutable parts, and for inlined turns."""
 
     def call(self, method: Callable[Concatenate[A, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run a method of the actor in its turn, on this thread; its result, or what it raised.
+        """Run a method of the actor in its turn, on this thread; return or raise what it does.
 
         ``method`` is run as it is: a subclass's method of the same name is not looked for.
-        Raises stopped_error() (ActorDeadError), AskCycle, AskTimeout.
+        Also raises stopped_error() (ActorDeadError), AskCycle, AskTimeout.
         """
         actor = self.actor
         deadline = None
@@ -56,7 +56,7 @@ class Ref(ActorRef[A], Generic[A]):
     def send(
         self, method: Callable[Concatenate[A, P], object], *args: P.args, **kwargs: P.kwargs
     ) -> None:
-        """Have a method run in the actor's turn, soon, on the pool. A stopped actor drops it."""
+        """Have a method run soon in the actor's turn, on the pool. A stopped actor drops it."""
         self.actor.deliver(Call(method, args, kwargs), None)
 
     def tell(self, message: Any) -> None:
@@ -67,11 +67,12 @@ class Ref(ActorRef[A], Generic[A]):
         actor.deliver(message, None)
 
     def ask(self, message: Any, *, block: bool = True, timeout: float | None = None) -> Any:
-        """pykka's ask: the answer, or with ``block=False`` a future of it.
+        """pykka's ask: returns the answer, or with ``block=False`` a future of it.
 
-        The ``timeout`` (seconds, None for DEADLINE_SECONDS) is for getting the turn: a message
-        that runs, runs to its end, on this thread. A future's ``get`` is alike. Raises
-        stopped_error() (ActorDeadError), AskCycle, AskTimeout, and what the actor raised.
+        ``timeout`` (seconds, None for DEADLINE_SECONDS) bounds the wait for the turn only: a
+        message that has begun runs to its end, on this thread. The same holds for a future's
+        ``get``. Raises stopped_error() (ActorDeadError), AskCycle, AskTimeout, and what the actor
+        raised.
         """
         actor = self.actor
         if not block:
@@ -96,9 +97,9 @@ class Ref(ActorRef[A], Generic[A]):
                 actor.schedule()
 
     def stop(self, *, block: bool = True, timeout: float | None = None) -> Any:
-        """Stop the actor after the messages it already has; whether it was running.
+        """Stop the actor after the messages it already has; return whether it was running.
 
-        Asks that come later, or race this, are answered by stopped_error(). Not from within the
+        Later asks, and those that race this one, raise stopped_error(). Not for use within the
         actor's own turn, where ``self.stop()`` stops it after the turn. Raises AskCycle,
         AskTimeout.
         """

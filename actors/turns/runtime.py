@@ -4,11 +4,11 @@ An actor handles one message at a time, in order, and shares no mutable state. I
 it is a *turn* (a lock), an inbox, and state that only the thread in its turn changes.
 
     ask     takes the turn on the asking thread, serves what came before, runs the message there,
-            and lets go. The asker would only have waited otherwise.
+            and lets go of the turn. The asker would otherwise only have waited.
     tell    puts the message into the inbox; the shared pool serves it. The teller never waits.
 
 Whoever lets go of a turn while the inbox is not empty has the pool serve it. Since an ask serves
-the inbox first, messages of one sender are handled in the order they were sent.
+the inbox first, messages of one sender are handled in the order in which they were sent.
 
 A hot path may inline its actor's turn, exactly so:
 
@@ -28,15 +28,15 @@ A hot path may inline its actor's turn, exactly so:
         if self.inbox:
             self.schedule()
 
-``turns`` is an endless iterator whose every step is ``lock.acquire(False)``. It stands where a
-call might, because CPython looks for a Ctrl-C after each call of C but not after a step of a
-``for``: one that came between a call that took the turn and the ``try`` would leave the turn taken
-for ever. For the same reason the turn ends with a direct call of ``turn_release`` (of C): before
-the first step of a Python function, as ``leave`` is, a Ctrl-C can come, too.
+``turns`` is an endless iterator whose every step is ``lock.acquire(False)``. It replaces that call
+because CPython looks for a Ctrl-C after each call of C, but not after a step of a ``for``: a Ctrl-C
+between a call that took the turn and the ``try`` would leave the turn taken for ever. For the same
+reason the turn ends with a direct call of ``turn_release``, which is C: before the first step of a
+Python function, such as ``leave``, a Ctrl-C can come, too.
 
-``inbox`` is only looked at; it is true for ever once the actor is stopped. ``holder`` is known as
-soon as the turn is taken, with no call in between: or a signal's handler that asks for the turn its
-own thread is in would wait for it, and with it everybody, where it is to be told of a cycle.
+``inbox`` is only tested here; it is true for ever once the actor is stopped. ``holder`` is set as
+soon as the turn is taken, with no call in between: otherwise a signal's handler that asks for a
+turn that its own thread is in would wait, and everybody with it, instead of getting an AskCycle.
 """
 
 from __future__ import annotations
@@ -76,17 +76,17 @@ log = messages_of("octavo.runtime")
 
 _get_ident = threading.get_ident
 _STOPPED = ("stopped",)
-"""The inbox of a stopped actor, as a turn sees it: never empty, so that every turn looks."""
+"""The inbox of a stopped actor, as turns see it: never empty, so that every turn looks closer."""
 
 _ROOM = 100
-"""More calls within each other than any message takes."""
+"""More nested calls than any message needs."""
 
 _numbers = count(1)
 _actors: set[weakref.ref[TurnActor]] = set()
 _gone = _actors.discard
-"""Not a WeakSet: that runs Python as an actor goes, in which a Ctrl-C is lost."""
+"""Not a WeakSet: that runs Python when an actor is collected, in which a Ctrl-C would be lost."""
 
-# Pykka's lock around the starts and stops of all actors: Ctrl-C is to leave it free like ours.
+# Pykka's lock around the starts and stops of all actors: one that Ctrl-C leaves free, like ours.
 ActorRegistry._actor_refs_lock = new_rlock()
 
 
@@ -108,7 +108,7 @@ class _Inbox:
 
 
 class _Flag:
-    """As much of an event as is asked for of an actor's end: nobody waits for that."""
+    """As much of an Event as an actor's end needs: nobody waits for it."""
 
     __slots__ = ("_told",)
 
@@ -125,28 +125,28 @@ class _Flag:
 class TurnActor(pykka.Actor):
     """Base of every actor of Octavo. ``actor_ref`` (a Ref) is how others reach it.
 
-    An exception that a tell raises is logged and given to ``on_failure``; the actor lives on,
-    and stops or refuses work by its own decision.
+    An exception that a tell raises is logged and given to ``on_failure``. The actor lives on; it
+    decides itself whether to stop or to refuse work.
     """
 
     DEADLINE_SECONDS: ClassVar[float] = 60.0
-    """How long an ask that says nothing else waits for its turn."""
+    """How long an ask waits for its turn by default."""
 
     def __init__(self) -> None:
-        # In place of pykka's own: a UUID, an event with its locks and a ref that is replaced are
-        # half of what an actor costs, of which a large store has thousands.
+        # In place of pykka's own: a UUID, an Event with its locks and a ref that gets replaced are
+        # half of what an actor costs, and a large store has thousands.
         self.actor_urn = f"urn:octavo:{next(_numbers)}"
         self.actor_inbox = self._create_actor_inbox()
         self.actor_stopped = cast(threading.Event, _Flag())
         self.waiting_messages: deque[tuple[Any, TurnFuture | None]] = deque()
         self.inbox: Sized = self.waiting_messages
-        """True if a turn has more to do than its own: messages came, or the actor is stopped."""
+        """True if a turn has more to do than its own work: messages, or the actor is stopped."""
         self._turn = new_lock()
         self.turns: Iterator[bool] = map(self._turn.acquire, repeat(False))
         """Each step takes the turn if it is free, and says whether it did."""
         self.turn_release = self._turn.release
         self.holder = 0
-        """Ident of the thread in whose turn this is; 0: nobody's, or not known."""
+        """Ident of the thread that has the turn; 0: nobody has it, or it is unknown who."""
         self._inherited = False
         cast(_Inbox, self.actor_inbox).owner = self
         self._actor_ref = Ref(self)
@@ -154,7 +154,7 @@ class TurnActor(pykka.Actor):
 
     @classmethod
     def start(cls, *args: Any, **kwargs: Any) -> Ref[Self]:
-        """Make the actor; how to reach it. Costs no thread. Raises what ``on_start`` raises."""
+        """Make the actor and return its Ref. Takes no thread. Raises what ``on_start`` raises."""
         return cast("Ref[Self]", super().start(*args, **kwargs))
 
     @property
@@ -168,7 +168,7 @@ class TurnActor(pykka.Actor):
         return self.inbox is _STOPPED
 
     def stopped_error(self) -> Exception:
-        """What a stopped actor answers; an actor may have its own words for it."""
+        """The error that a stopped actor answers with; a subclass may have its own."""
         if self._inherited:
             return ActorDeadError(f"{self} belongs to the process that this one was forked from")
         return ActorDeadError(f"{self} is stopped")
@@ -214,11 +214,12 @@ class TurnActor(pykka.Actor):
     # ------------------------------------------------------------ turns
 
     def enter(self, timeout: float | None = None) -> None:
-        """Take the turn, in this thread, and serve what came before. Pairs with leave().
+        """Take the turn, in this thread, and serve the messages that came before. Pairs with
+        leave().
 
-        ``timeout`` (seconds, None for DEADLINE_SECONDS) bounds the wait for the turn, and begins
-        no message of others after it. Raises what stopped_error() says (ActorDeadError), AskCycle,
-        AskTimeout; then the turn is not taken.
+        ``timeout`` (seconds, None for DEADLINE_SECONDS) bounds the wait for the turn; after it, no
+        earlier message is begun. Raises stopped_error() (ActorDeadError), AskCycle, AskTimeout;
+        then the turn is not taken.
         """
         deadline = None
         me = _get_ident()
@@ -242,8 +243,8 @@ class TurnActor(pykka.Actor):
     def leave(self) -> None:
         """Let go of the turn; the pool serves what came meanwhile.
 
-        A Ctrl-C can come before the release, and leave the turn taken for ever: the main thread
-        calls this in a step that is unbroken, or uses in_turn() or Ref.call instead.
+        A Ctrl-C before the release would leave the turn taken for ever: the main thread calls
+        this in an unbroken step, or uses in_turn() or Ref.call instead.
         """
         self.holder = 0
         self.turn_release()
@@ -251,10 +252,10 @@ class TurnActor(pykka.Actor):
             self.schedule()
 
     def catch_up(self, deadline: float | None = None) -> None:
-        """In the turn: serve the messages that are there now; what comes meanwhile comes later.
+        """Serve the messages that are in the inbox now; later ones have to wait. In the turn.
 
         ``deadline`` is of time.monotonic(); None: DEADLINE_SECONDS from now. Raises
-        stopped_error(), AskTimeout; the turn is kept.
+        stopped_error(), AskTimeout; the turn stays taken.
         """
         if deadline is None:
             deadline = monotonic() + self.DEADLINE_SECONDS
@@ -263,9 +264,8 @@ class TurnActor(pykka.Actor):
             raise self.stopped_error()
 
     def wait_for_turn(self, timeout: float | None, asked: object = "this call") -> float:
-        """Take a turn that was not free; the deadline that was meant, of time.monotonic().
-
-        Raises AskTimeout and AskCycle, which name ``asked``; stopped_error().
+        """Take a turn that was not free; return the deadline that ``timeout`` means, of
+        time.monotonic(). Raises AskTimeout and AskCycle, which name ``asked``; stopped_error().
         """
         if self._inherited:
             raise self.stopped_error()
@@ -277,7 +277,7 @@ class TurnActor(pykka.Actor):
         try:
             waits.waiting[me] = waits.Wait(self)
             self._refuse_cycle(me, asked)
-            # A for, not a call: see the module. Between it and the end nothing may be called.
+            # A for, not a call: see the module. From here to the end nothing may be called.
             for mine in map(self._turn.acquire, (True,), (min(seconds, threading.TIMEOUT_MAX),)):
                 if not mine:
                     raise AskTimeout(
@@ -306,12 +306,12 @@ class TurnActor(pykka.Actor):
     # ------------------------------------------------------------ messages
 
     def deliver(self, message: Any, future: TurnFuture | None) -> None:
-        """Put a message into the inbox and have it served; ``future`` takes the answer."""
+        """Put a message into the inbox and have the pool serve it; ``future`` gets the answer."""
         self.waiting_messages.append((message, future))
         POOL.submit(self._serve_on_pool)
 
     def schedule(self) -> None:
-        """Have the pool serve the inbox, if there is something in it."""
+        """Have the pool serve the inbox, if it is not empty."""
         if self.waiting_messages:
             POOL.submit(self._serve_on_pool)
 
@@ -339,7 +339,7 @@ class TurnActor(pykka.Actor):
         while messages:
             for mine in self.turns:
                 if not mine:
-                    return  # who has the turn serves them, or has this run again, when it ends
+                    return  # the turn's holder serves them, or has this run again at its end
                 break
             try:
                 self.holder = me
@@ -348,11 +348,11 @@ class TurnActor(pykka.Actor):
                 self.holder = 0
                 self.turn_release()
             if waits.is_awaited(self):
-                return  # let them have the turn; they serve the rest, or have this run again
+                return  # let the waiting thread have the turn: it serves the rest, or reschedules
 
     def _serve(self, count: int, deadline: float | None) -> None:
-        """Answer the next ``count`` messages. In a turn. Raises AskTimeout; and RecursionError,
-        where the asking thread's stack has no room for them: the pool's has."""
+        """Answer the next ``count`` messages. In a turn. Raises AskTimeout; and RecursionError if
+        the asking thread's stack has no room for them, as a pool thread's has."""
         messages = self.waiting_messages
         if count and deadline is not None:
             need_room(_ROOM)
@@ -404,9 +404,9 @@ class TurnActor(pykka.Actor):
             log.exception("%s: on_failure failed", self)
 
     def _forked(self) -> None:
-        """In a forked child: this is a copy of another process's actor, and answers so.
+        """In a forked child: answer from now on as a copy of another process's actor.
 
-        Takes no lock: a thread that is not there any more may hold it.
+        Takes no lock: a thread that is gone may hold it.
         """
         self._inherited = True
         self.inbox = _STOPPED
@@ -415,7 +415,7 @@ class TurnActor(pykka.Actor):
 
 
 def in_turn(method: Callable[Concatenate[A, P], R]) -> Callable[Concatenate[A, P], R]:
-    """A method that takes its actor's turn itself, as Ref.call does for any."""
+    """Make a method take its actor's turn itself, as Ref.call does for any method."""
 
     @wraps(method)
     def run(self: A, /, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,6 +1,6 @@
 """Who waits for whose turn, so that a cycle of asks is an error and not a hang.
 
-Touched only where a turn is not free at once: an idle actor costs nothing here.
+Used only when a turn is not free at once: an idle actor costs nothing here.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ class Held(Protocol):
     """What may be waited for."""
 
     holder: int
-    """Ident of the thread whose turn it is; 0: nobody's, or not known."""
+    """Ident of the thread whose turn it is; 0: nobody's, or unknown."""
 
 
 class Wait:
-    """One wait of one thread; a later wait of that thread for the same actor is another one."""
+    """One wait of one thread; a later wait of that thread for the same actor is another Wait."""
 
     __slots__ = ("actor",)
 
@@ -27,8 +27,8 @@ class Wait:
 
 
 waiting: dict[int, Wait] = {}
-"""The wait of each thread that is blocked, by its ident. A thread enters its own before it calls
-``cycle``, so of the threads that close a cycle the last one sees all the others."""
+"""The wait of each blocked thread, by its ident. A thread enters its own before it calls ``cycle``,
+so the last thread to close a cycle sees the waits of all the others."""
 
 
 def is_awaited(actor: Held) -> bool:
@@ -37,10 +37,11 @@ def is_awaited(actor: Held) -> bool:
 
 
 def cycle(first: Held, me: int) -> list[Held] | None:
-    """The actors on the way from ``first`` to one whose turn the thread ``me`` is in, waiting for
-    each other; None if the way ends elsewhere. O(length of the way).
+    """Follow the waits from ``first``: who has its turn, what that thread waits for, and so on.
+    Return these actors, if the last is one whose turn the thread ``me`` is in; else None. O(length
+    of the way).
 
-    A holder that is not known ends the way: the deadline of the asks covers that.
+    An unknown holder ends the way: the deadline of the asks covers that case.
     """
     links: list[tuple[Held, int, Wait]] = []
     actor = first
@@ -53,9 +54,9 @@ def cycle(first: Held, me: int) -> list[Held] | None:
             return None
         links.append((actor, holder, wait))
         actor = wait.actor
-    # The links were read one after the other, and others go on meanwhile: a thread may have left
-    # the first actor before it came to wait for the second. Each link holds now if the thread is
-    # the holder still, and was in the same wait all the time, in which it can let go of nothing.
+    # The links were read one after the other while other threads went on: a thread may have left
+    # the first actor before it began to wait for the second. A link holds if its thread is still
+    # the holder and still in the same Wait, during which it cannot let go of anything.
     if all(link.holder == holder for link, holder, _ in links) and all(
         waiting.get(holder) is wait for _, holder, wait in links
     ):

@@ -1,10 +1,10 @@
-"""Threads that write without a break take longer turns: milliseconds, not one write each.
+"""Has threads that write without a break take it by turns for milliseconds, not for one write each.
 
-Where two meet in every few writes, they hand the turn and the interpreter lock to and fro, which
-takes five times as long as the writes. So who finds the turn taken again and again leaves it to the
-others for about as long as CPython leaves the interpreter lock to one of several threads that
-compute. Who writes now and then never waits so, nor does who waits for an fsync after each write;
-and who waits looks every few milliseconds whether others do write meanwhile.
+Two threads that meet at every few writes hand the turn and the interpreter lock to and fro, which
+takes five times as long as the writes. So a thread that finds the turn taken again and again leaves
+it to the others, for about as long as CPython lets one of several computing threads keep the
+interpreter lock. A thread that writes now and then never does so, nor one that waits for an fsync
+after each write; and a thread that stays away looks every few milliseconds whether others do write.
 """
 
 from __future__ import annotations
@@ -15,31 +15,32 @@ from collections.abc import Callable
 
 _MEETINGS = 16
 _APART = 16
-"""So many writes of all threads, and as many again for each that waits, lie at most between two
-waits of one thread, on average of so many waits, where those are no accident. (Measured: 20 where
-two threads write all the time, 40 where four do.)"""
+"""A thread is in a crowd if, averaged over _MEETINGS waits, at most _APART writes of all threads,
+and as many again for each waiting thread, lie between two of its waits. (Measured: 20 if two
+threads write all the time, 40 if four do.)"""
 _LASTS_SECONDS = 0.1
-"""From then on one wait is enough, until there was none for so long."""
+"""For so long after it stayed away, a single wait is enough to send a thread away again."""
 _STEPS = 5
 _STEP_SECONDS = 0.001
-"""Times the threads that are away, or those would be back in ever shorter intervals."""
+"""Multiplied by the number of threads away, or they would come back in ever shorter intervals."""
 _MOST_AWAY = 4
 _FEW = 16
-"""Writes in a step that are not worth waiting for."""
+"""Fewer writes than this in a step are not worth staying away for."""
 
 
 class _Own(threading.local):
-    """What one thread knows. No ``__init__``, which each thread would run at its first use, and in
-    the midst of which a finalizer that puts would find nothing here."""
+    """What one thread knows. No ``__init__``: each thread would run it at its first use, and a
+    finalizer that puts meanwhile would find no attributes here."""
 
     first = 0
-    """Writes there were when this thread had to wait, ``meetings`` waits ago."""
+    """How many writes there had been ``meetings`` waits of this thread ago."""
     meetings = 0
     until = 0.0
+    """Up to this moment of the clock, one wait is enough to stay away."""
 
 
 class Crowd:
-    """What each thread knows of those that it meets."""
+    """Decides when a thread that finds the turn taken stays away for some milliseconds."""
 
     def __init__(
         self,
@@ -48,14 +49,14 @@ class Crowd:
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``writes``: how many there were so far. ``away``: the threads that stay away; empty, and
-        the same for all."""
+        """``writes``: tells how many writes there were so far. ``away``: a set for the idents of
+        threads that stay away, empty at first and shared by all of them."""
         self._writes, self._away, self._sleep, self._clock = writes, away, sleep, clock
         self._own = _Own()
 
     def meet(self, waiting: int) -> None:
-        """To be called where the turn was not free, before waiting for it, as ``waiting`` threads
-        do. Returns at once, or some milliseconds later."""
+        """Stay away for some milliseconds in a crowd; else return at once. To be called when the
+        turn was not free, before waiting for it as ``waiting`` other threads do."""
         if self._is_crowded(self._writes(), waiting):
             me = threading.get_ident()
             try:
@@ -86,5 +87,5 @@ class Crowd:
         return writes - own.first <= _MEETINGS * _APART * (1 + waiting)
 
     def rested(self) -> None:
-        """This thread waits for something else, so others can write meanwhile."""
+        """Forget this thread's waits: it waits for something else, so others can write."""
         self._own.meetings, self._own.until = 0, 0.0

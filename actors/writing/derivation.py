@@ -1,4 +1,5 @@
-"""What the functions of a type make of a value, checked: for a put, and for a rebuild alike."""
+"""Metadata and index entries that a type's functions derive from a value, checked; for puts and
+rebuilds."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ def _given(what: str, function: Callable[[bytes, bytes], Any], key: bytes, value
 def derived_metadata(
     name: str, function: Callable[[bytes, bytes], Any], key: bytes, value: bytes
 ) -> bytes:
-    """The metadata that the function of type ``name`` gives. Raises what it raises, and Misuse
-    where it gives something else than metadata."""
+    """The metadata that the function of type ``name`` gives. Raises what the function raises, and
+    Misuse if it gives anything but metadata."""
     found = _given(f"tags[{name!r}].metadata", function, key, value)
     if isinstance(found, str):
         try:

@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 _LOOK_SECONDS = 1.0
 _LONGEST_GATHER_SECONDS = 0.001
 _ROOM = 12
-"""Python functions within one another that a sync calls, and some to spare."""
+"""Nested calls of Python functions that a sync needs, and some to spare."""
 
 
 class GroupCommit:
     """How far one file is durable. Its writer sets ``appended`` in its turn, after the write and
     before it tells anyone of the position; callers wait here, in no turn. Thread-safe.
 
-    The first to wait leads: it notes how far the file was appended, syncs, and serves all up to
-    there; who comes meanwhile waits for the next. Whoever was served is soon back with another
-    write: the next leader gives them a moment, or half of them would miss each sync. A failed
-    sync is never tried again: the pages may be gone, and the next would say that all is well.
+    The first caller to wait leads: it notes how far the file has been appended, syncs, and serves
+    all up to there; callers that come meanwhile wait for the next sync. Served callers are soon
+    back with another write: the next leader gives them a moment, or half of them would miss each
+    sync. A failed sync is never retried: the pages may be gone, yet the next one would succeed.
 
     Nobody waits in a Condition: a Ctrl-C in its ``wait`` can end that without the lock, and the
-    ``with`` around it then lets go of another thread's. Under the lock nothing is called or made
-    that Python's collector counts, so that no signal's handler runs there, nor a finalizer.
+    ``with`` around it would then release another thread's. Under the lock nothing is called or
+    made that Python's collector counts, so no signal's handler or finalizer runs there.
     """
 
     def __init__(
@@ -43,34 +43,34 @@ class GroupCommit:
         self.durable = 0
         """Position up to which (exclusive end) the file is known to be durable."""
         self.syncs = 0
-        """Syncs that were tried."""
+        """How many syncs were tried."""
         self.latency = latency
         """Where their duration is recorded."""
         self._sync = sync
         self.failure: BaseException | None = None
-        """Why nothing is durable any more."""
+        """What failed, if nothing can become durable any more."""
         self._lock = new_lock()
         self._leader = 0
         """Ident of the thread that syncs, or is about to; 0: none does."""
         self._waiting: list[Lock] = []
-        """To be released as its sync ends: one for each who waits for that."""
+        """Locks, one for each caller that waits for the leader's sync; released as that ends."""
         self._gathering: Lock | None = None
-        """To be released once as many came as the leader waits for."""
+        """Released once as many callers have come as the leader waits for."""
         self._target = 0
-        """How far the last sync goes, or went."""
+        """The position up to which the current or last sync goes."""
         self._served = 0
-        """Callers whom it serves."""
+        """How many callers that sync serves."""
         self._late = 0
-        """Callers whom the next one will, as far as they came."""
+        """How many callers have come so far for the sync after it."""
         self._crowd = 0
         """Callers of both kinds when the last sync ended."""
         self._gather_seconds = 0.0
-        """How long to wait for as many again: a quarter of what that sync took, or 1 ms."""
+        """How long to wait for as many again: a quarter of what that sync took, 1 ms at most."""
 
     @property
     def failed(self) -> StorageFailed | None:
-        """Why nothing is durable any more; None while syncs succeed. A new error each time, or
-        every raise would lengthen one traceback."""
+        """The error to raise since a sync failed; None while syncs succeed. A new one each time,
+        or every raise would lengthen the same traceback."""
         failure = self.failure
         if failure is None:
             return None
@@ -84,17 +84,17 @@ class GroupCommit:
     def wait_durable(self, position: int, timeout: float) -> None:
         """Return when the file is durable up to ``position`` (exclusive end, bytes).
 
-        At most the time of two fsyncs; ``timeout`` (seconds) bounds the wait for other callers'
-        fsyncs, not one's own, which cannot be cut short. Raises StorageFailed (for ever, once a
-        sync failed), AskTimeout.
+        Takes the time of two fsyncs at most. ``timeout`` (seconds) bounds the wait for other
+        callers' fsyncs, not for one's own, which cannot be cut short. Raises StorageFailed (always,
+        once a sync failed), AskTimeout.
         """
         if self.durable >= position and self.failure is None:
             return
-        need_room(_ROOM)  # a RecursionError within a sync could stand for one that failed
+        need_room(_ROOM)  # a RecursionError within a sync could be taken for a failed fsync
         me = get_ident()
-        within = self._leader == me  # a signal's handler, in the midst of a sync of its own thread
+        within = self._leader == me  # this is a signal's handler within its own thread's sync
         try:
-            # In the try: whoever interrupts this thread must not leave it leading.
+            # All in the try: an interrupt must not leave this thread the leader.
             self._count(position)
             self._follow(me, position, timeout)
             if self._leader == me and self.durable < position and self.failure is None:
@@ -111,7 +111,7 @@ class GroupCommit:
             raise failed
 
     def _count(self, position: int) -> None:
-        """Somebody came: whom the leader waits for, or not."""
+        """Count a caller, and wake the leader if it waits for no more of them."""
         gathering = None
         with self._lock:
             if position <= self._target:
@@ -124,18 +124,19 @@ class GroupCommit:
             gathering.release()
 
     def _follow(self, me: int, position: int, timeout: float) -> None:
-        """Wait until this thread leads or this position is decided."""
+        """Wait until this thread leads, or the file is durable up to ``position`` or failed. Raises
+        AskTimeout."""
         deadline = time.monotonic() + timeout
         while (ended := self._enter(me, position)) is not None:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise AskTimeout(f"position {position}: no fsync ended within {timeout:g} s")
-            # Now and then unasked: a leader may be interrupted before it says that it is done.
+            # Look now and then anyway: a leader may be interrupted before it releases this.
             ended.acquire(timeout=min(left, _LOOK_SECONDS))
 
     def _enter(self, me: int, position: int) -> Lock | None:
-        """What the leader releases as its sync ends. None: this thread leads, or the position is
-        decided."""
+        """Become the leader if there is none. Returns a lock to wait for, which the leader releases
+        as its sync ends; None if this thread leads, or there is nothing to wait for."""
         ended = new_lock()
         ended.acquire()
         alone = [ended]
@@ -150,12 +151,12 @@ class GroupCommit:
         return ended
 
     def _lead(self, position: int) -> None:
-        """Sync, for all who came by now, or come soon."""
+        """Sync, for all callers that have come by now or come soon."""
         if (gathering := self._gathering) is not None:
             gathering.acquire(timeout=self._gather_seconds)
         with self._lock:
             self._gathering = None
-            # Whoever knows of a position knows that it was written.
+            # A caller's position is written, even if ``appended`` does not say so yet.
             target = self._target = position if position > self.appended else self.appended
             self._served, self._late = self._late, 0
         self.syncs += 1
@@ -166,12 +167,12 @@ class GroupCommit:
             if error.errno is not None:
                 self.failure = error  # first of all, before an interrupt could come
             elif self.failure is None:
-                raise  # of a signal's handler, such as TimeoutError
+                raise  # an error of a signal's handler, such as TimeoutError
         except StorageFailed as error:
             self.failure = error
         except Exception:
             if self.failure is None:
-                raise  # no fsync failed, or it would be known: see JournalFile._sync
+                raise  # no fsync failed, or JournalFile._sync would have set ``failure``
         else:
             self.durable = max(self.durable, target)
         took = time.perf_counter_ns() - began
@@ -182,4 +183,4 @@ class GroupCommit:
 
 
 NOT_WRITTEN = GroupCommit(lambda: None)
-"""Of files that are not written: nobody waits for them, and one for each takes 0.4 KB."""
+"""Shared by all files that are not written, where nobody waits: one for each would take 0.4 KB."""

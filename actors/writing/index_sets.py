@@ -1,4 +1,4 @@
-"""What a user states as index entries, as the parts that records and ledger keys are made of."""
+"""Turns index entries as a user states them into the parts that records and ledger keys use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from octavo.files.ledger import index_terms
 from octavo.files.ledger.index_terms import MAX_FIELD_BYTES, Term
 
 _TERMS = (str, int, bytes, bytearray, memoryview)
-"""Types of which a value is one term, and not many."""
+"""Types whose values are one term, not an iterable of terms."""
 _EXACTLY = frozenset((str, int, bytes))
 
 
@@ -58,7 +58,7 @@ def _back(field: object, term: object) -> bytes:
 
 
 def index_parts(index: object, name: str = "index") -> set[bytes]:
-    """Entries stated as {field: term or terms}. Raises Misuse that names the argument."""
+    """The parts of entries stated as {field: term or terms}. Raises Misuse that names ``name``."""
     if type(index) is not dict and not isinstance(index, Mapping):
         raise Misuse(f"{name}={shown(index)}: allowed is a mapping of fields to terms")
     parts: set[bytes] = set()
@@ -74,11 +74,12 @@ def _front(field: object) -> bytes:
 
 
 _front_of = lru_cache(maxsize=1024)(_front)
-"""A store has few fields. Of str alone: others may be equal and not the same."""
+"""Cached, as a store has few fields. For str only: values of other types may be equal, yet differ
+in what they mean."""
 
 
 def removed_parts(index: object) -> set[bytes]:
-    """As index_parts; a field whose terms are None stands for all of them. Raises Misuse."""
+    """As index_parts; a field with None for terms stands for all of its entries. Raises Misuse."""
     if not isinstance(index, Mapping):
         raise Misuse(f"remove={shown(index)}: allowed is a mapping of fields to terms")
     whole = [field for field, terms in index.items() if terms is None]

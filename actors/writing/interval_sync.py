@@ -1,4 +1,4 @@
-"""``sync=seconds``: a thread that bounds how much a power cut can take."""
+"""The thread of ``sync=seconds``, which bounds how much a power cut can lose."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _PAUSE_SECONDS = 0.2
 
 
 class IntervalSync:
-    """Every ``seconds`` makes durable what was written. Its thread sleeps, or is in fsync."""
+    """Makes durable what was written, every ``seconds``. Its thread sleeps, or is in fsync."""
 
     def __init__(self, inker: Inker, seconds: float) -> None:
-        """Begin. Raises StorageFull where no thread can be started."""
+        """Start the thread. Raises StorageFull if none can be started."""
         self._inker = inker
         self._seconds = seconds
         self._stopped = threading.Event()
@@ -29,13 +29,13 @@ class IntervalSync:
     def _run(self) -> None:
         while True:
             try:
-                # A Ctrl-C may have left the store closed and this not told.
+                # A Ctrl-C may have closed the store without stop() being called.
                 if self._stopped.wait(self._seconds) or self._inker.is_stopped:
                     return
                 self._inker.make_durable(self._inker.last_sqn)
-            except MemoryError:  # nothing failed, either; to tell of it takes some, too
+            except MemoryError:  # no sync failed; not logged, since that takes memory, too
                 time.sleep(min(self._seconds, _PAUSE_SECONDS))
-            except AskTimeout as slow:  # nothing failed: the next interval's may do it
+            except AskTimeout as slow:  # no sync failed: the next interval's may succeed
                 log.warning("%s: the interval's sync takes long: %s", self._inker.directory, slow)
             except OctavoError as error:
                 # The next put or sync meets the same failure and raises it to its caller.
@@ -43,6 +43,6 @@ class IntervalSync:
                 return
 
     def stop(self) -> None:
-        """End the thread; waits for an fsync under way."""
+        """End the thread. Waits for an fsync under way."""
         self._stopped.set()
         self._thread.join()

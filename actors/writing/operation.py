@@ -1,4 +1,5 @@
-"""What one journal record is to say, on its way from the caller to the Inker."""
+"""An operation: what one journal record is to say, on its way from the caller to the Inker; and
+encoding many of them."""
 
 from __future__ import annotations
 
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 
 
 _WRITE_BYTES = 256 << 10
-"""Of many puts so much goes into one system call: more would leave the processor's caches."""
+"""How much of many puts goes into one system call: more would not fit the processor's caches."""
 APART_BYTES = 8 << 10
-"""From here on a value is not copied into one buffer with what stands before it."""
+"""Values from this size on are not copied into one buffer with what stands before them."""
 Data = bytes | Sequence[bytes]
-"""Bytes, or what they are made of."""
+"""Bytes, or the parts that joined make them."""
 Ends = list[int] | int
-"""Of many records, or of one: who has but one may have no memory left for a list."""
+"""Where records end: of many, or of one, as there may be no memory left for a list."""
 
 
 class Operation(NamedTuple):
@@ -50,8 +51,8 @@ class Operation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class IndexEdit:
-    """Entries that a put adds to those of the version it replaces, and takes from them. Parts
-    as index_terms has them; a part of ``removed`` takes every entry that begins with it."""
+    """What a put adds to, and removes from, the index entries of the version that it replaces.
+    Parts as in index_terms; a part in ``removed`` removes every entry that begins with it."""
 
     added: tuple[bytes, ...]
     removed: tuple[bytes, ...]
@@ -64,11 +65,11 @@ def resolved(
     current: Callable[[bytes], bytes | None],
     now_ms: int,
 ) -> list[Operation]:
-    """The operations with the whole sets of entries that their edits lead to.
+    """The operations, those with an edit now with the whole set of entries that it leads to.
 
-    ``current`` gives the packed entries of a ledger key's live version; an earlier operation of
-    the same key in ``operations`` counts before it, unless it has expired by ``now_ms``. Raises
-    Misuse.
+    ``current`` gives the packed entries of a ledger key's live version. An earlier operation of the
+    same key in ``operations`` takes its place; one that has expired by ``now_ms`` has no entries.
+    Raises Misuse.
     """
     out = list(operations)
     edited = {ledger_keys[at] for at in edits}
@@ -105,8 +106,8 @@ def packed_values(
     compress_from: int,
     packed_of: Callable[[bytes], bytes | None],
 ) -> dict[int, bytes]:
-    """Values from ``compress_from`` bytes on as ``packed_of`` makes them, by the place of their
-    operation; without those that it leaves as they are."""
+    """By the place of their operation: the values from ``compress_from`` bytes on that
+    ``packed_of`` compresses, compressed. It leaves others as they are, by giving None."""
     return {
         number: packed
         for number, operation in enumerate(operations)
@@ -121,8 +122,8 @@ def encoded(
     time_ms: int,
     atomic: bool,
 ) -> tuple[list[bytes], list[int]]:
-    """What to join for the operations' records at a file's end, and where each ends. ``packed``:
-    values that are compressed, by the place of their operation."""
+    """Encode the operations as records for a file's end: (parts to join, where each record ends).
+    ``packed``: compressed values, by the place of their operation."""
     at, seed = file.offsets[-1], file.seed
     relative, count = len(file.offsets) - 1, len(operations)
     pack, pair, sums = record.PLAIN.pack, record.pack_pair, record.pack_sums
@@ -136,7 +137,7 @@ def encoded(
     for number, operation in enumerate(operations):
         kind, tag, bucket, key, value, expiry_ms, metadata, index = operation
         if not (expiry_ms or metadata or index or number in packed):
-            # As record.encode, whose lines stand here for what has no fields of its own.
+            # As record.encode, whose lines are repeated here for records without optional fields.
             if bucket is not alike_bucket or kind != alike_kind or tag != alike_tag:
                 alike_kind, alike_tag, alike_bucket = kind, tag, bucket
                 middle = record.middle(kind, tag, batched, len(bucket))
@@ -176,9 +177,9 @@ def plain_encoded(
     compress_from: int,
     packed_of: Callable[[bytes], bytes | None],
 ) -> Iterator[tuple[Data, list[int]]]:
-    """What to write for records without optional fields, all puts or all deletes, at a file's end,
-    a piece at a time, and where each record of it ends. Values from ``compress_from`` bytes on as
-    ``packed_of`` makes them."""
+    """Encode records without optional fields, all puts or all deletes, for a file's end, a piece at
+    a time: (what to write, where each of its records ends). Values from ``compress_from`` bytes on
+    are compressed by ``packed_of``, unless it gives None."""
     start, seed = file.offsets[-1], file.seed
     numbers = record.numbers(len(file.offsets) - 1, len(pairs))
     pack, sums, raw_size = record.PLAIN.pack, record.pack_sums, record.pack_u32
@@ -212,15 +213,15 @@ def plain_encoded(
 
 
 def joined(data: Data) -> bytes:
-    """One buffer."""
+    """``data`` as one buffer."""
     return data if isinstance(data, bytes) else b"".join(data)
 
 
 def standing(
     file: AppendFile, at: int, data: bytes, ends: Sequence[int], atomic: bool
 ) -> Sequence[int]:
-    """Where the records end that stand whole in a file, of an append of ``data`` at ``at`` that was
-    cut short; ``atomic``: of all, or of none."""
+    """Where those records end that stand whole in the file after an append of ``data`` at ``at``
+    was cut short; ``atomic``: all records or none."""
     whole, start = 0, at
     for end in ends:
         if not file.holds(memoryview(data)[start - at : end - at], start):

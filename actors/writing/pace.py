@@ -1,4 +1,4 @@
-"""How fast puts may go: by degrees slower while merging lags, so that nobody stops for seconds."""
+"""How fast puts may go: gradually slower while merging lags, so that no put waits for seconds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 LOOK_EVERY = 256
 """Puts between two looks at how full memory is and how far merging lags."""
 FIRST_LOOK = 16
-"""Puts after an opening: by then it shows whether each is synced."""
+"""Puts from an opening to the first look: enough to see whether each put is synced."""
 
 _TABLES_AT_EASE = 1
 _FILES_AT_EASE = 16

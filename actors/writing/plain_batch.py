@@ -1,7 +1,7 @@
-"""The shortest way of a small batch of plain puts and deletes: one turn, one write.
+"""The shortest path of a small batch of plain puts and deletes: one turn, one write.
 
-As plain_put.py, and for the same reasons, of several operations on any keys: they stand in the
-journal together or not at all, and are whole there before memory tells of the first of them.
+As plain_put.py, and for the same reasons, but with several operations on any keys: they are in the
+journal together or not at all, and are whole there before memory has the first of them.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from octavo.actors.bookie import Bookie
 
 MOST, MOST_BYTES = 256, 64 << 10
-"""Operations of a batch that goes this way, and bytes of their buckets, keys and values. Few enough
-not to be counted before: the Inker looks at ceiling and room long before they matter."""
+"""The most operations of such a batch, and bytes of their buckets, keys and values. So few need no
+check of the ceiling or of the file's room: the Inker looks at both long before they run out."""
 PlainBatch: TypeAlias = "Callable[[Sequence[Operation], Sequence[bytes], int], int]"
-"""(operations, their ledger keys, bytes of all) -> the last sqn. MOST operations and MOST_BYTES at
-most, one at least, without expiry, metadata and index entries, all checked. Raises StorageFull
-(nothing is kept), StorageFailed, Closed."""
+"""(operations, their ledger keys, bytes of all) -> the last sqn. One to MOST operations, MOST_BYTES
+at most, without expiry, metadata or index entries, all checked. Raises StorageFull (nothing is
+kept), StorageFailed, Closed."""
 
 
 def plain_batches(bookie: Bookie) -> PlainBatch:
-    """What writes such batches of a store."""
+    """Make the function that writes such batches into a store."""
     turns, release = bookie.turns, bookie.turn_release
     cache, cached, empty = bookie.cache, bookie.cache.entries, bookie.empty_ranges.lows
     compress_from, packed_of = bookie.inker.compress_from, bookie.inker.compressor.packed
@@ -49,7 +49,7 @@ def plain_batches(bookie: Bookie) -> PlainBatch:
             packed: dict[int, bytes] = {}
             if size >= compress_from:
                 packed = packed_values(operations, compress_from, packed_of)
-            # One alone is there or not in any case.
+            # A single record is there or not in any case.
             atomic = len(operations) > 1
             time_ms = now_ns() // 1_000_000
             parts, ends = encoded(active, operations, packed, time_ms, atomic)

@@ -1,10 +1,10 @@
-"""The shortest way of a put or a delete of one key: one turn, one write.
+"""The shortest path of a put or a delete of one key: one turn, one write.
 
-A put is three actors' business: the Bookie knows the newest versions, the Inker which file is
-being written, the file its bytes. Every append, and every change of which file is the active one,
-happens in the Bookie's turn; so that turn alone excludes all others from the file's end, and where
-nothing but a record is added no other turn is taken. What needs more than that (a roll, the
-ceiling, a full memory, a failed file) takes the turns that it concerns, the long way.
+A put concerns three actors: the Bookie knows the newest versions, the Inker which file is being
+written, the file its bytes. Every append, and every change of the active file, happens in the
+Bookie's turn; so that turn alone keeps all others from the file's end, and a put that only adds a
+record takes no other turn. Whatever needs more (a roll, the ceiling, a full memory, a failed file)
+takes the turns that it concerns, on the long path.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from octavo.actors.writing.operation import Operation
 
 _MUCH_BYTES = 32 << 10
-"""Metadata and index entries of so many bytes, which are copied more than once on their way."""
+"""Metadata and index entries from this size on are much: they are copied more than once."""
 _REST = record.FRAME_BYTES - 16
-"""Bytes of a record that its size counts, beside optional fields, bucket, key and value."""
+"""Bytes that a record's size counts beside its optional fields, bucket, key and value."""
 
 
 class PlainPut(Protocol):
-    """(key, value) -> sqn. Both are bytes that were checked: the key is not empty, together with
-    the bucket at most 64 KiB; the value at most 1 MiB, and empty for a delete.
+    """(key, value) -> sqn. Both are bytes, already checked: the key is not empty, and at most 64
+    KiB together with the bucket; the value is at most 1 MiB, and empty for a delete.
 
-    ``told``: of a put that says more, all of it, as checked: expiry, metadata, index entries.
-    ``expected``: the sqn that the key's live version must have, 0 for absent; below 0 there is no
+    ``told``: the whole operation, checked, if it has an expiry, metadata or index entries.
+    ``expected``: the sqn that the key's live version must have, 0 for absent; below 0: no
     condition. Raises Conflict (nothing is written), StorageFull (nothing is kept),
     StorageFailed, Closed.
     """
@@ -50,8 +50,8 @@ class PlainPut(Protocol):
 
 
 def plain_puts(bookie: Bookie) -> Callable[[int, bytes, int], PlainPut]:
-    """(tag, bucket, PUT or DELETE) -> what puts into it, or deletes; they share these cells."""
-    # Cells and constants: looking something up costs as much here as doing something.
+    """Make the function (tag, bucket, PUT or DELETE) -> PlainPut; all PlainPuts share its cells."""
+    # Cells and constants: here, looking something up costs as much as doing something.
     turns, release = bookie.turns, bookie.turn_release
     cache, cached, empty = bookie.cache, bookie.cache.entries, bookie.empty_ranges.lows
     compress_from, packed_of = bookie.inker.compress_from, bookie.inker.compressor.packed
@@ -94,7 +94,7 @@ def plain_puts(bookie: Bookie) -> Callable[[int, bytes, int], PlainPut]:
                 check = sums(h & low_32, xxh3(stored, h) & low_32)
                 written = head + check + stored if size < APART_BYTES else (head, check, stored)
                 table = bookie.view.recent
-                if table.newest_pin >= 0 and not entries:  # else it enters
+                if table.newest_pin >= 0 and not entries:  # else table.enter does it
                     table.keep(ledger_key)
                 if empty and puts:
                     bookie.take_back(ledger_key, told)
@@ -136,7 +136,7 @@ def plain_puts(bookie: Bookie) -> Callable[[int, bytes, int], PlainPut]:
 
 
 def _enter(bookie: Bookie, ledger_key: bytes, sqn: int, told: Operation) -> None:
-    """Into memory what comes with index entries, and has the size to be counted."""
+    """Enter a put with index entries into memory; have attend() called if these fill it."""
     table = bookie.view.recent
     bookie.cache.write_without((ledger_key,), partial(table.enter, ledger_key, sqn, told))
     if table.entry_bytes >= bookie.limits.push_bytes:
@@ -146,7 +146,7 @@ def _enter(bookie: Bookie, ledger_key: bytes, sqn: int, told: Operation) -> None
 def _with_more(
     told: Operation, middle: bytes, fields: bytes, tail: bytes
 ) -> tuple[bytes, bytes, bytes]:
-    """These parts of a record of a put, or a delete, with what more is told of it."""
+    """Add to these parts of a record the optional fields of ``told``."""
     flags, lengths, more = record.optional(told.expiry_ms, told.metadata, told.index_changes)
     if len(more) >= _MUCH_BYTES:
         keep_freed()

@@ -1,7 +1,7 @@
-"""The low-space reserve: a file of zeros that is given up where a disk is full.
+"""The low-space reserve: a file of zeros that is given up when the disk is full.
 
-Opening writes manifests, a delete a record, a compaction what is left of the files that it
-rewrites: all of these are the ways out of a full disk, and none goes without a little room.
+Opening a store writes manifests, a delete writes a record, a compaction what is left of the files
+that it rewrites. These are the ways out of a full disk, and none works without a little room.
 """
 
 from __future__ import annotations
@@ -23,29 +23,30 @@ RESERVE = "RESERVE"
 """Its name in the store's directory."""
 RESERVE_BYTES = 4 << 20
 SHARE = 16
-"""It is made where so many times its size is free."""
+"""The reserve is made only if so many times its size is free."""
 
 
 _EIGHTHS = 8
 
 
 class Share(NamedTuple):
-    """What of the reserve a way out of a full disk is given, in eighths of it."""
+    """How much of the reserve one way out of a full disk may use, in eighths of it."""
 
     at_once: int
+    """What it is given each time."""
     leaves: int
-    """What stays there whatever happens, for the ways behind this one."""
+    """What stays in any case, for the ways out that come later."""
 
 
 RECORD = Share(1, 4)
-"""What memory's saving finds free it takes, and the records to come need room, too."""
+"""A little at once: saving memory takes whatever is free, and later records need room, too."""
 COMPACTION = Share(8, 1)
 OPENING = Share(8, 0)
 
 
 def put_by(disk: Disk, path: str) -> None:
-    """Have the reserve of the store at ``path`` there, in full if there is plenty of room. One
-    call where it is. Raises nothing: the store goes on without it."""
+    """Make the reserve of the store at ``path``, or make it whole again, if there is plenty of
+    room. One system call if it is whole. Raises no OSError: the store goes on without it."""
     where = f"{path}/{RESERVE}"
     try:
         found = 0
@@ -54,10 +55,10 @@ def put_by(disk: Disk, path: str) -> None:
         if found >= RESERVE_BYTES or disk.free_bytes(path) < SHARE * RESERVE_BYTES:
             return
         with suppress(FileNotFoundError):
-            disk.unlink(where)  # some of it was given up, or its making was cut short by a kill
+            disk.unlink(where)  # some of it was given up, or a kill cut its making short
         try:
             disk.create_zeros(where, RESERVE_BYTES)
-        except OSError:  # a quota may leave less than is free: what there was is kept, and no more
+        except OSError:  # a quota may allow less than is free: make it as large as it was
             with suppress(FileNotFoundError):
                 disk.unlink(where)
             if found:
@@ -68,7 +69,7 @@ def put_by(disk: Disk, path: str) -> None:
 
 
 def given_up(disk: Disk, path: str, share: Share) -> bool:
-    """Whether there was a reserve, of which this share makes room now."""
+    """Give up this share of the reserve; return whether that made room."""
     where = f"{path}/{RESERVE}"
     at_once, leaves = (RESERVE_BYTES * eighths // _EIGHTHS for eighths in share)
     try:
@@ -80,8 +81,8 @@ def given_up(disk: Disk, path: str, share: Share) -> bool:
             try:
                 disk.reopen(where, left).close()
             except Corruption:
-                pass  # another thread has given up more of it meanwhile
-            except OSError:  # no descriptor
+                pass  # another thread gave up more of it meanwhile
+            except OSError:  # no descriptor is left: give up all of it
                 left = 0
         if not left:
             disk.unlink(where)
@@ -102,10 +103,10 @@ def with_reserve(
     share: Share,
     settled: Callable[[], bool] = lambda: False,
 ) -> T:
-    """What ``call`` answers; where it finds no room, it is called again with its ``share`` of the
-    reserve, and with another as long as there is one; and once more when ``settled`` has waited for
-    work whose half-made files take room until it ends. What was given up comes back when memory is
-    saved and there is room, and is not given a second time. Raises what ``call`` raises."""
+    """Return what ``call`` returns. If the disk is full, give up ``share`` of the reserve and call
+    it again, as long as there is a share; then once more after ``settled`` has waited for work
+    whose half-made files take room until it ends. The reserve comes back when memory is saved and
+    there is room, but one call is given no more than one reserve. Raises what ``call`` raises."""
     has_waited = False
     shares = _EIGHTHS // share.at_once
     while True:
@@ -123,7 +124,7 @@ def with_reserve(
 
 
 def _is_full(error: StorageFull | OSError) -> bool:
-    """Whether it is the disk that has no room, not the process."""
+    """Whether the disk is full, rather than the process out of memory or descriptors."""
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
     cause = error.__cause__

@@ -1,19 +1,19 @@
-"""Zeros behind the records of a journal file, for three reasons.
+"""Writes zeros behind the records of a journal file, for three reasons.
 
-A file that is synced a few KB at a time: an fsync of what was appended waits twice, for the data,
-and for the file system's own journal, which has to say that the file is longer and has new blocks.
-Where it finds length and blocks there already it waits for the data alone: half of its time.
+A file that is synced a few KB at a time: an fsync after an append waits twice, for the data, and
+for the file system's own journal, which has to record the new length and blocks. If the length and
+the blocks are there already, it waits for the data alone: half the time.
 
-A file that is put to a few KB at a time, and not synced: each write that goes behind the file's
-end has the system find memory for a few pages and what describes them. Of much at once that is
-cheap, and a write into pages that are there costs half.
+A file that is put to a few KB at a time, and not synced: each write behind the file's end has the
+system find memory for a few pages and what describes them. For many pages at once that is cheap,
+and a write into pages that are there costs half.
 
-What is small goes into such pages through a write map, for as long as nothing can have happened to
-them: without a call it is written in a fifth of the time.
+Small records go into such pages through a write map, for as long as nothing can have happened to
+the pages: without a call, they are written in a fifth of the time.
 
-Others may have a map of the file by then, in this process and elsewhere, and a map of what was cut
-off kills who reads it: so what was lengthened stays so long. What a failed write left is zeros
-again, and a file is sealed over them.
+Others may have mapped the file by then, in this process and elsewhere, and reading a map of what
+was cut off kills the reader: so these zeros stay in the file. What a failed write left among them
+is made zeros again, and a file is sealed over them.
 """
 
 from __future__ import annotations
@@ -24,54 +24,54 @@ from octavo.files.door.disk import AppendFile
 from octavo.files.journal import cdb
 
 _FEW_BYTES = 16 << 10
-"""No more than so many a sync: zeros are written once more, so of larger pieces little is saved."""
+"""At most so many bytes a sync: zeros cost one more write, so larger pieces save little."""
 SYNCED_AHEAD_BYTES = 64 << 10
 _LONG_BYTES = cdb.MAX_FILE_BYTES // 2
 WIDE_FROM_BYTES = 1 << 20
-"""A file with fewer bytes of records may stay small."""
+"""A file with fewer bytes of records gets no zeros for puts: it may stay small."""
 _WIDE_SHIFT = 3
-"""An eighth of what a file has, at most."""
+"""Zeros are at most an eighth of what a file has."""
 WIDE_STEP = 64 << 10
-"""Zeros end at a multiple of it: the system's pieces of memory are as large as their places in
-the file are even."""
+"""Zeros end at a multiple of this: the system uses larger pieces of memory only for places in the
+file that are multiples of their size."""
 _SMALL_BYTES, _MEDIUM_BYTES, LARGE_BYTES = 512, 4 << 10, 96 << 10
-"""Of smaller records a page takes many, and there is nothing to gain but by a write map; what is
-larger finds its memory at once by itself. Up to the middle there are twice as many zeros, so that
-one put in some hundreds waits for them: every hundredth would be what the slowest of a hundred
-takes. Of small ones half of the zeros are some hundreds, and what a file does not need of them in
-the end is fewer bytes written."""
+"""Mean sizes of records. Below the first a page takes many records, and only a write map gains
+anything; above the last a record finds its memory at once by itself. From the first to the second
+there are twice as many zeros, so that one put in some hundreds waits for them: one in a hundred
+would show in the 99th percentile. Of smaller records, half of the zeros hold some hundreds, too,
+and fewer zeros are written in vain in the end."""
 _ZEROS = memoryview(bytes(cdb.AHEAD_BYTES))
 
 WriteMap = tuple[mmap | None, int, int]
-"""The file as a map to write into; up to which place (exclusive end), and until when, in ms."""
+"""(the file as a map to write into, the position up to which (exclusive end), until when in ms)"""
 NO_MAP: WriteMap = None, 0, 0
 _OPEN_MS = 100
-"""Who puts without a break fills one in a tenth of it: see write_map.py."""
+"""How long a write map is used. Puts without a break fill it in a tenth of that: write_map.py."""
 
 
 class RoomAhead:
-    """How far one file was lengthened. All in the Bookie's turn."""
+    """Writes zeros ahead of the records of one file. All in the Bookie's turn."""
 
     __slots__ = ("_count", "_looked", "_syncs", "_taken", "end")
 
     def __init__(self) -> None:
         self.end = 0
-        """Zeros, or records, stand up to there; 0, or below the records' end: there are none."""
+        """Zeros stand from the records' end up to this position; none if it is not above that."""
         self._count = self._taken = self._syncs = 0
         self._looked = 0, 0, 0
 
     def begin(self, count: int, taken: int, syncs: int) -> int:
-        """The file has so many records, bytes and syncs. Where a put has to end for the first
-        ``widen`` to be due."""
+        """Note how many offsets, bytes and syncs the file has. Returns the position at which a put
+        has to end for the first ``widen`` to be due."""
         self._count, self._taken, self._syncs = count, taken, syncs
         if not self._looked[0]:
             self._looked = count, taken, syncs
         return max(taken + WIDE_STEP, WIDE_FROM_BYTES)
 
     def lengthen(self, file: AppendFile, count: int, taken: int, syncs: int) -> int:
-        """Every few hundred records at most: write zeros if few bytes at a time were synced since
-        the last look. After how many records like those the next look is due; 0: it does not
-        matter. Never raises OSError: whoever writes the next record is told."""
+        """Write zeros if, since the last look, a few bytes at a time were synced. To be called
+        every few hundred records at most. Returns after how many such records the next look is due;
+        0: it does not matter. Never raises OSError: the write of the next record will."""
         records, size, synced = count - self._count, taken - self._taken, syncs - self._syncs
         self.begin(count, taken, syncs)
         if records <= 0 or not 0 < size <= synced * _FEW_BYTES or taken > _LONG_BYTES:
@@ -86,9 +86,9 @@ class RoomAhead:
         self, file: AppendFile, count: int, taken: int, syncs: int, full: int, now_ms: int
     ) -> tuple[int, WriteMap]:
         """Write zeros, up to ``full`` at most, if nothing was synced since the last look, and
-        records were of a size that gains by them. Where a put has to end for the next look to be
-        due, ``full`` at the latest, and the write map for those before it. Never raises OSError:
-        whoever writes the next record is told."""
+        records were of a size that gains by it. Returns the position at which a put has to end for
+        the next look to be due, ``full`` at the latest, and the write map for puts before that.
+        Never raises OSError: the write of the next record will."""
         before, self._looked = self._looked, (count, taken, syncs)
         mean = (taken - before[1]) // max(count - before[0], 1)
         least = 1 if file.has_write_maps() else _SMALL_BYTES
@@ -110,9 +110,9 @@ class RoomAhead:
 
     def _zeros(self, file: AppendFile, begin: int, end: int) -> None:
         """Write zeros in [begin, end), as far as there is room."""
-        # Told before, for an interrupt: what a map may hold is never thought not to be there. And
-        # no more than was written: where a file in memory was lengthened without having its pages,
-        # who reads a map of it is killed when there is no room for one.
+        # Set before the write, in case of an interrupt: what others may have mapped must never be
+        # taken for absent. Afterwards no more than was written: if a file in memory (tmpfs) were
+        # lengthened without pages, reading a map of it would kill when there is no room for one.
         before, self.end = self.end, end
         try:
             self.end = max(before, begin + file.pwrite(_ZEROS[: end - begin], begin))
@@ -120,10 +120,10 @@ class RoomAhead:
             self.end = before
 
     def cut(self, file: AppendFile, taken: int, reached: int) -> None:
-        """Take away what a failed write left behind the records, perhaps to ``reached``. Raises
+        """Remove what a failed write left behind the records, perhaps as far as ``reached``. Raises
         OSError."""
         left = max(min(reached, self.end) - taken, 0)
-        if left and any(file.pread(left, taken)):  # btrfs has no room for zeros over zeros, either
+        if left and any(file.pread(left, taken)):  # on a full btrfs even zeros over zeros need room
             try:
                 file.pwrite_all(_ZEROS[:left], taken)
             except OSError:

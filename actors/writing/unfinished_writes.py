@@ -1,8 +1,8 @@
-"""What the journal accepted of a write that was broken off, and memory has to know of.
+"""Takes into the memory table what the journal accepted of a write that was interrupted.
 
-To take it in wants memory, which may be what the write was broken off for. Then it is the first
-that the Bookie does in its next turn: so whoever writes or takes a snapshot finds all or nothing of
-a batch. Where it cannot even then, nothing more is written on top of it.
+That needs memory, and a lack of memory may be what interrupted the write. Then the Bookie does it
+first thing in its next turn: so whoever writes or takes a snapshot finds all or nothing of a batch.
+If it fails even then, nothing more is written on top of it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class UnfinishedWrites:
-    """Records of a journal that memory does not have yet. All that it needs is made ahead."""
+    """Records of the journal that memory does not have yet. All objects it needs are made ahead."""
 
     def __init__(self) -> None:
         self._from = 0
-        """The first of them; 0: there are none."""
+        """The sqn of the first such record; 0: there is none."""
         self._message = Call(settle, (), {}), None
         self.refused = StorageFailed(
             "what an interrupted write left could not be taken into memory; close the store and "
@@ -31,19 +31,20 @@ class UnfinishedWrites:
         )
 
     def remember(self, bookie: Bookie, first: int) -> None:
-        """In the turn: a write was interrupted. Take into memory whatever the journal did accept of
-        it, from the sqn ``first`` on."""
+        """Take into memory what the journal accepted of an interrupted write, from the sqn
+        ``first`` on; if that fails, leave it to ``settle``, and raise. In the turn."""
         try:
             _take_in(bookie, first)
         except BaseException:
-            # Lines that take no memory: a call of min() would.
+            # These lines take no memory, as a call of min() would.
             if not self._from or first < self._from:
                 self._from = first
             bookie.waiting_messages.append(self._message)
             raise
 
     def settle(self, bookie: Bookie) -> None:
-        """In the turn: take in what is owed."""
+        """Take in what ``remember`` could not; if that fails, refuse all further writes. In the
+        turn."""
         if self._from:
             try:
                 _take_in(bookie, self._from)
@@ -57,7 +58,7 @@ class UnfinishedWrites:
 
 @interruptible
 def settle(bookie: Bookie) -> None:
-    """In the turn: see UnfinishedWrites."""
+    """The message to the Bookie: see UnfinishedWrites."""
     bookie.unfinished.settle(bookie)
 
 
