@@ -257,13 +257,13 @@ def in_segments(reader: Reader, bound: Bounds, segments: Segments) -> Iterator[W
 
 
 def keys_of(reader: Reader, window: Window, place: Place) -> Iterator[Iterator[Any]]:
-    """The keys of a window, in stretches."""
+    """Yield the keys of a window, in stretches."""
     for stretch in reader.steps(window.keys):
         yield place.giving(stretch, stretch)
 
 
 class Text:
-    """As ``keys_of``, decoded."""
+    """Decodes what scans with ``text=True`` give."""
 
     def __init__(self, name: bytes) -> None:
         self._name = name
@@ -279,7 +279,7 @@ class Text:
             ) from None
 
     def keys_of(self, reader: Reader, window: Window, place: Place) -> Iterator[Iterator[Any]]:
-        """The keys of a window, in stretches."""
+        """Yield the keys of a window as text, in stretches."""
         for stretch in reader.steps(window.keys):
             decoded: list[str] = []
             try:
