@@ -36,7 +36,7 @@ def trim(clerk: InkerClerk) -> None:
         if done:
             _refuse_damaged(clerk, view.ledger, done[0].base_sqn, done[-1].last_sqn)
     with clerk.consumers.lock:
-        done = _up_to(done, _needed(clerk, persisted))  # again: a consumer may have come meanwhile
+        done = _up_to(done, _needed(clerk, persisted))  # a consumer may have come meanwhile
         if not done:
             return
         names = [entry.name for entry in done]

@@ -335,11 +335,11 @@ class _Taking:
             try:
                 inker.commit(edited)
             except BaseException as error:
-                if for_certain(error):  # the change is not in the log
+                if for_certain(error):  # it is not in the log
                     remove(self.disk, self._linked)
                     raise
                 failed = error if isinstance(error, StorageFailed) else self._in_doubt
-                inker.poison(failed)  # the next start finds out whether it is in the log
+                inker.poison(failed)  # whether it is in the log, the next start finds out
                 raise
             if count:
                 self._show(entries, ledger, base + count - 1)
