@@ -1,4 +1,4 @@
-"""A durable consumer of the change feed: it goes on where it was, and compaction waits for it."""
+"""Durable consumers of the change feed: each continues at its position; compaction waits for it."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ from octavo.stats_types import (
 
 
 def stats(running: Running) -> Stats:
-    """Everything that the store knows of itself. O(files), of which ``consumers_of`` may read."""
+    """All figures of the store. O(files), some of which ``consumers_of`` may read."""
     bookie, inker = running.bookie.actor, running.inker.actor
     penciller, clerk = running.penciller.actor, running.inker_clerk.actor
     measures = inker.measures

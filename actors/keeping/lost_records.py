@@ -26,7 +26,7 @@ _LOST = "lost "
 _MOST = 1000
 """Records that are kept at most."""
 _MAX_NAME = 256
-"""Bytes of a bucket's name or a key that are kept at most."""
+"""A bucket's name, or a key, of more bytes is not kept."""
 _MAX_BYTES = 32 << 20
 """More than ``_MOST`` records take: even a path that is no text has at most 24 KiB of JSON."""
 

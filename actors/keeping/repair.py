@@ -399,8 +399,8 @@ def _origin_of(
     """Return the origin of a file that is written anew, and the latest write time of what it was
     made of. If it was, or may have been, compacted and its origin is lost, nobody knows as of which
     sqn all that it lacks had been replaced (``clean_sqn`` 0), nor when that was written, except
-    that it was before now. An intact origin is kept, even if the file itself lacks nothing: it may
-    tell this of another file of its making."""
+    that it was before now. That goes for a file that lacks nothing itself, too: its time may have
+    to stand for another file of its making."""
     base, trailer = whole.base, whole.trailer
     origin = cdb.Origin(0, base, base + last, 0, 0)
     if trailer is not None:
