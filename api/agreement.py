@@ -1,4 +1,4 @@
-"""The journal against the ledger: what one of them says, the other does."""
+"""Checks the journal against the ledger: what one of them says, the other must say."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ class Report:
 
 
 def unequal(path: str, whose: str, told: Sequence[object], found: Sequence[object]) -> list[str]:
-    """The problem that two tellings of the same differ, if they do."""
+    """Two accounts of the same thing: the problem that they differ, or []."""
     if list(told) == list(found):
         return []
     return [f"{path}: {whose} says {told} of it; it is {found}"]
 
 
 class Noted(NamedTuple):
-    """Some records: arrays, an element for each; their digests first."""
+    """Some records as arrays with an element for each; their digests first."""
 
     keys: Array
     sqns: Array
@@ -69,17 +69,16 @@ class Noted(NamedTuple):
     expiries: Array
     kinds: Array
     indexed: Array
-    """Whether it has index entries."""
+    """Whether each has index entries."""
 
 
 class Both:
-    """What the journal says of each record and the ledger of each row, as digests, divided into
-    equal parts by the hash of the key: a part of both fits into memory."""
+    """What the journal says of each record, and the ledger of each row, as digests, in equal parts
+    by the hash of the key: a part of both fits into memory."""
 
     def __init__(self, disk: Disk, directory: str, bits: int, upto: int) -> None:
-        """``directory``: where scratch files can be made, if there are several parts; ``bits``: two
-        to the power of it is how many there are; ``upto``: the sqn (inclusive) behind which records
-        are left out."""
+        """``directory``: for scratch files, if there are several parts; ``bits``: there are
+        2 ** bits parts; ``upto``: the sqn (inclusive) after which records are left out."""
         self.parts = 1 << bits
         self.upto = upto
         self._shift = np.uint64(HASH_BITS - bits)
@@ -88,13 +87,13 @@ class Both:
         self._singles: list[tuple[tuple[int, ...], int, bool]] = []
 
     def segment(self, part: int) -> Segments | None:
-        """The keys of a part; None: it is all of them."""
+        """The keys of a part; None if that is all keys."""
         if self.parts == 1:
             return None
         return Segments(int(self._shift), np.arange(self.parts) == part)
 
     def of_stretch(self, stretch: Stretch) -> Noted:
-        """What is to be noted of some records of a sealed file."""
+        """What is to be noted of some records of a sealed file, for ``note_all``."""
         head, rows = stretch.head, stretch.rows
         ours = rows.sqns <= np.uint64(self.upto)
         which = np.flatnonzero(ours & (head.kinds != record.KEY_DELTA))
@@ -102,13 +101,14 @@ class Both:
         return Noted(*digests, head.kinds[which], head.index_bytes[which] > 0)
 
     def note_all(self, noted: Iterable[Noted]) -> None:
-        """What ``of_stretch`` told of the records of a file; files come in the order of sqns."""
+        """Note what ``of_stretch`` gave for the records of a file. Files come in the order of
+        sqns."""
         self.settle()
         for some in noted:
             self._records.add(some, self._part_of(some.keys))
 
     def note(self, sqn: int, change: record.Record | record.Header) -> None:
-        """One record. It is an object of Python until ``settle``."""
+        """Note one record. It stays a Python object until ``settle``."""
         if change.kind == record.KEY_DELTA:
             return
         key = ledger_key.prefix(change.tag, change.bucket) + change.key
@@ -116,12 +116,12 @@ class Both:
         self._singles.append((row, change.kind, bool(change.index_changes)))
 
     def note_rows(self, digests: Digests) -> None:
-        """Some rows of the ledger."""
+        """Note some rows of the ledger."""
         self._rows.add(digests[:3], self._part_of(digests.keys))
 
     def newest(self, part: int) -> tuple[Digests, Array, Array]:
-        """(newest record of each key of a part, in the order of their hashes; its kind; whether it
-        has index entries). Once for each part."""
+        """Return the newest record of each key of a part, in the order of their hashes; its kind;
+        whether it has index entries. To be called once for each part."""
         self.settle()
         columns = _end_to_end(self._records.part(part), len(Noted._fields))
         keys = next(columns)
@@ -136,12 +136,12 @@ class Both:
         return Digests(*digests), kinds.astype(np.uint8), indexed.astype(np.bool_)
 
     def rows(self, part: int) -> tuple[Array, Array, Array]:
-        """(keys, sqns, rests) of the ledger's rows of a part. Once for each part."""
+        """Return (keys, sqns, rests) of the ledger's rows of a part. To be called once for each."""
         keys, sqns, rests = _end_to_end(self._rows.part(part), 3)
         return keys, sqns, rests
 
     def close(self) -> None:
-        """Let go of scratch files."""
+        """Remove the scratch files."""
         self._records.close()
         self._rows.close()
 
@@ -149,7 +149,8 @@ class Both:
         return None if self.parts == 1 else (keys & np.uint64(LOW_32)) >> self._shift
 
     def settle(self) -> None:
-        """Put what was noted one by one with the rest. Raises StorageFull, ScratchFailed."""
+        """Put records that were noted one by one with the rest. Raises StorageFull,
+        ScratchFailed."""
         if self._singles:
             rows, kinds, indexed = zip(*self._singles, strict=True)
             self._singles = []
@@ -159,7 +160,7 @@ class Both:
 
 
 def _end_to_end(blocks: list[Columns], count: int) -> Iterator[Array]:
-    """Each column of all blocks, one at a time, and then it is forgotten: they are large."""
+    """Yield each column of all blocks, one at a time, forgetting each after: they are large."""
     columns = list(zip(*blocks, strict=True))[::-1] if blocks else [()] * count
     blocks.clear()
     while columns:
@@ -168,10 +169,10 @@ def _end_to_end(blocks: list[Columns], count: int) -> Iterator[Array]:
 
 
 def agreement(identity: Identity, horizon: int, reader: Reader, both: Both) -> Iterator[Report]:
-    """The newest record of each key is what the ledger and memory have of it, and what they have
-    is in the journal. The records were noted while the journal was read. ``horizon``: the
+    """Check that ledger and memory have the newest record of each key, and that what they have is
+    in the journal. The records were noted while the journal was read. ``horizon``: the
     journal's."""
-    recalculated = identity.tags.by_functions()  # whoever has the types' functions
+    recalculated = identity.tags.by_functions()  # types whose metadata functions may compute anew
     bound = HEAD_ROWS if identity.head_only else OBJECTS
     for batch in reader.batches(bound, heads=True):
         both.note_rows(record_digests.of_batch(batch))
@@ -195,8 +196,9 @@ def agreement(identity: Identity, horizon: int, reader: Reader, both: Both) -> I
 def _compared(
     told: Digests, indexed: Array, keys: Array, sqns: Array, rests: Array
 ) -> tuple[Array, Array, Array]:
-    """(which of the journal's keys the ledger has; which of the ledger's rows are to be looked at
-    one by one; the newest sqn that the journal has of each, if any)."""
+    """Return which of the journal's keys the ledger has; which of the ledger's rows are to be
+    looked at one by one; and the newest sqn in the journal for each row, or the row's own if
+    none."""
     live = np.zeros(len(told.keys), dtype=np.bool_)
     if not len(told.keys):
         return live, np.ones(len(keys), dtype=np.bool_), sqns
@@ -209,16 +211,16 @@ def _compared(
 
 
 class Suspects:
-    """Keys of which the ledger may say something else than the journal."""
+    """Keys about which ledger and journal may differ."""
 
     def __init__(self, hashes: Array, latest: Array) -> None:
-        """``latest``: the newest sqn that the journal has of each, if any."""
+        """``latest``: the newest sqn in the journal for each key, if any."""
         order = np.argsort(hashes)
         self._hashes, self._latest = hashes[order], latest[order]
 
     def among(self, reader: Reader, batch: Batch, recalculated: frozenset[int]) -> list[str]:
-        """What is wrong with those of them that a batch has. What array kernels did not find equal
-        is looked at one by one, which names it."""
+        """The problems of those of these keys that are in a batch. They are looked at one by one,
+        which finds out what array kernels found unequal."""
         hashes = record_digests.of_batch(batch).keys
         at = np.searchsorted(self._hashes, hashes)
         at[at == len(self._hashes)] = 0
@@ -229,8 +231,7 @@ class Suspects:
 def _doubts(
     reader: Reader, batch: Batch, rows: list[int], latest: list[int], recalculated: frozenset[int]
 ) -> list[str]:
-    """What is wrong with some rows of a batch. ``latest``: the newest sqn that the journal has of
-    each."""
+    """The problems of some rows of a batch. ``latest``: the newest sqn in the journal for each."""
     problems: list[str] = []
     if not rows:
         return problems
@@ -250,7 +251,7 @@ def _doubts(
 
 
 def _named(key: bytes) -> str:
-    """A ledger key as whoever put it knows it."""
+    """A ledger key as the caller who put it knows it."""
     try:
         _, bucket, rest = ledger_key.split(key)
     except ValueError:
@@ -259,7 +260,7 @@ def _named(key: bytes) -> str:
 
 
 def _recorded(reader: Reader, key: bytes, head: Head, recalculated: frozenset[int]) -> list[str]:
-    """What is wrong with the record of a live ledger key, and with its index entries."""
+    """The problems of a live ledger key's record, and of its index entries."""
     try:
         file = reader.view.journal.file_of(head.sqn)
         header = file.header(head.sqn)
@@ -288,7 +289,7 @@ def _recorded(reader: Reader, key: bytes, head: Head, recalculated: frozenset[in
 
 
 def _left_over(reader: Reader, told: Digests, kinds: Array, which: Array) -> Iterator[Report]:
-    """Keys that are not live: their newest records are deletes, or expired."""
+    """Check keys that are not live: their newest records must be deletes, or expired."""
     expiries = told.expiries[which]
     over = (expiries > 0) & (expiries <= np.uint64(max(reader.now_ms, 0)))
     wrong = told.sqns[which[(kinds[which] == record.PUT) & ~over]]

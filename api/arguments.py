@@ -1,4 +1,4 @@
-"""What a Python programmer writes, checked and turned into what the actors take."""
+"""Checks the arguments of public calls, and turns them into what the actors take."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ Value = str | BytesLike
 MAX_VALUE_BYTES = (1 << 32) - (1 << 28)
 """3.75 GiB: a value fits one journal file."""
 OF_HEADS = "this is a head-only store: use head_bucket(name) and head_batch() instead"
-"""What buckets of standard objects say there."""
+"""The error of buckets of standard objects in a head-only store."""
 _YEAR_SECONDS = 366 * 86400
 _MOMENTS = "allowed are whole ms since 1970 UTC (int, not float), or an aware datetime"
 _NAMES_OF_FIELDS = re.compile(":[^:]*:")
-"""In the format of a memoryview."""
+"""The names of fields in a memoryview's format."""
 
 _made = tuple.__new__
 
@@ -58,8 +58,8 @@ class PutOptions(TypedDict, total=False):
 def to_bytes(name: str, value: object) -> bytes:
     """Bytes of a str (UTF-8) or bytes-like argument. Raises Misuse that names it.
 
-    Never an object of a subclass: what that does when it is hashed, measured or compared is not to
-    reach the inside.
+    Never an object of a subclass of bytes, whose own hash, length or comparison could do anything
+    inside the store.
     """
     if type(value) is bytes:
         return value
@@ -83,7 +83,7 @@ def to_bytes(name: str, value: object) -> bytes:
 
 
 def to_keys(keys: object) -> Iterable[Key]:
-    """An iterable of keys that is none itself. Raises Misuse."""
+    """An iterable of keys that is not itself a key. Raises Misuse."""
     if isinstance(keys, str | BytesLike) or not isinstance(keys, Iterable):
         raise Misuse(
             f"keys={shown(keys)} is of type {type(keys).__name__}: allowed is an iterable of keys; "
@@ -149,7 +149,7 @@ def to_metadata(metadata: object) -> bytes:
 
 
 def to_index(index: object) -> tuple[bytes, operation.IndexEdit | None]:
-    """A put's ``index``: (packed whole set, or the edit that leads to it). Raises Misuse."""
+    """A put's ``index`` as (packed whole set, edit); one of them is empty. Raises Misuse."""
     if isinstance(index, IndexEdit):
         return b"", index.parts
     return packed_index(index_parts(index)), None
@@ -167,8 +167,8 @@ def to_put(
     index: object,
     now_ms: Callable[[], int],
 ) -> tuple[Operation, operation.IndexEdit | None]:
-    """A put's arguments as an operation, and what it edits in the index. Runs the functions of
-    the object's type for what is not given. ``now_ms``: asked for what a ttl counts from. Raises
+    """A put's arguments as an operation, and its edit of the index, if any. Runs the functions of
+    the object's type for what is not given. ``now_ms``: the clock from which a ttl counts. Raises
     Misuse, and what those functions raise."""
     whole, stored = to_key(key, bucket), to_value(value)
     functions = tags.functions_of(tag)
@@ -220,8 +220,8 @@ def to_expiry(ttl: object, expires_at: object, now_ms: int) -> int:
 
 def to_moment(name: str, moment: object) -> int:
     """ms UTC of a moment. Raises Misuse that names the argument."""
-    if isinstance(moment, datetime) and moment == moment:  # pandas' NaT is one, and no moment
-        if moment.utcoffset() is None:  # also where it has a tzinfo that does not know it
+    if isinstance(moment, datetime) and moment == moment:  # not pandas' NaT, a datetime too
+        if moment.utcoffset() is None:  # also if it has a tzinfo that gives no offset
             raise Misuse(f"{name} is a datetime without a time zone: give it one")
         return ms_of(moment)
     found = whole_number(moment)
@@ -236,7 +236,7 @@ def to_moment(name: str, moment: object) -> int:
 
 
 def to_condition(if_sqn: object) -> int:
-    """The sqn of a condition; 0 is "absent". Raises Misuse."""
+    """The sqn of a condition; 0 means "absent". Raises Misuse."""
     return to_whole(
         "if_sqn", if_sqn, "are sequence numbers, as the sqn of a head, and 0 for absent"
     )
@@ -250,7 +250,7 @@ def to_flag(name: str, value: object) -> bool:
 
 
 def to_sync(sync: object) -> bool:
-    """A call's ``sync``: it can only strengthen the store's. Raises Misuse."""
+    """A call's ``sync``, which can only strengthen the store's. Raises Misuse."""
     return False if sync is None else to_flag("sync", sync)
 
 

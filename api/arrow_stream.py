@@ -1,4 +1,4 @@
-"""What a snapshot holds as a stream of Arrow record batches."""
+"""Gives the contents of a snapshot as a stream of Arrow record batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _BATCH_BYTES = 16 << 20
 """A batch has at most so many bytes, or one row."""
 _FIXED = frozenset({"bucket", "key", "sqn", "expires_at"})
-"""Columns that the ledger or the memory tables tell without a look into the journal."""
+"""Columns that ledger and memory tables have, so that the journal need not be read."""
 
 
 def to_columns(columns: object) -> tuple[str, ...]:
@@ -102,8 +102,8 @@ def _array(
 def capsule(
     stream_of: Callable[[Sequence[str] | None], pa.RecordBatchReader], requested_schema: object
 ) -> object:
-    """A stream as a PyCapsule, in the requested schema where there is one: of the columns that
-    it names, cast to its types. Raises Misuse."""
+    """A stream as a PyCapsule. If a schema is requested, it has the columns that this names, cast
+    to its types. Raises Misuse."""
     if requested_schema is None:
         return stream_of(None).__arrow_c_stream__()
     pa = arrow.pyarrow()

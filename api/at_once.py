@@ -1,7 +1,8 @@
-"""Scans of which few rows are wanted, and found before the first is asked for.
+"""Finds the rows of a short scan in the call itself, before the first is asked for.
 
-To take a snapshot, to look into memory and to let go of the snapshot are three turns. Who says by a
-``limit`` that few rows are wanted gets them by one look, in one turn; nothing is held then.
+Taking a snapshot, looking into memory and letting go of the snapshot are three turns. If a
+``limit`` says that few rows are wanted, they are found by one look, in one turn, and nothing is
+held.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from octavo.files.ledger.head import Head
 from octavo.scans import Give, Heads, Items, Place, Scan, keys_of
 
 _MOST_KEYS, _MOST_ITEMS = 96, 32
-"""Rows that are found so at most; heads only as many as are looked up one by one."""
+"""Rows that are found this way at most; of heads, as many as are looked up one by one."""
 
 
 def at_once(
     bookie: Bookie, bound: Bounds, place: Place, limit: int | None, narrow: bool, give: Give
 ) -> Scan[Any] | None:
-    """A scan of at most so many rows of a range of one bucket, its keys, items or heads. None where
-    they are not to be had so. ``narrow``: the range has two ends, so that few keys may be all of
-    it. Raises Closed."""
+    """A scan of keys, items or heads in a range of one bucket whose rows are found already; None if
+    they cannot be found this way. ``narrow``: the range has two ends, so that it may have only few
+    keys. Raises Closed."""
     heads, more = isinstance(give, Heads), isinstance(give, Heads | Items)
     if isinstance(give, Heads) and give.build is not None:
-        return None  # what a type's function raises comes with its row
+        return None  # an error of a type's function is raised when its row is asked for
     most = limit or 0
     whole = not 0 < most <= (MOST_LOOKED_UP if heads else _MOST_ITEMS if more else _MOST_KEYS)
     if whole:
@@ -58,18 +59,18 @@ def at_once(
         try:
             given = _read(parts, len(window.keys))
         except (OctavoError, OSError):
-            return None  # the scan that follows tells of it as it comes there
+            return None  # the ordinary scan raises it, when it gets there
     if given is None:
         return None
     if heads and [head.sqn for _, head in given] != window.sqns():
-        return None  # one was written meanwhile, and an older version is what was found of it
+        return None  # one was written meanwhile: the window has its older version
     return Scan.of(place, _given(reader, place, window.keys, given, done), reader)
 
 
 def entries_at_once(
     bookie: Bookie, sought: Sought, limit: int | None, narrow: bool
 ) -> tuple[Reader, Iterator[Entries]] | None:
-    """The same of the valid entries of an index: what reads them, and they."""
+    """As ``at_once``, for the valid entries of an index: the reader, and the entries."""
     most = limit or 0
     whole = not 0 < most <= _MOST_ITEMS
     if limit == 0 or (whole and not narrow):
@@ -94,8 +95,8 @@ def entries_at_once(
 
 
 def _read(parts: Iterator[Iterator[Any]], rows: int) -> list[Any] | None:
-    """What is to be given of so many rows; None if it is much, or seems to become much: then each
-    is read when it is asked for."""
+    """Read what is to be given of so many rows. None if it has, or seems to become, many bytes:
+    then each is to be read when it is asked for."""
     given: list[Any] = []
     left = STRETCH_BYTES
     for each in chain.from_iterable(parts):

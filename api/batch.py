@@ -1,4 +1,4 @@
-"""Several writes that become visible and durable together, or not at all."""
+"""Batches: several writes that become visible and durable together, or not at all."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _NO_METADATA = b""
 
 
 class _Said(NamedTuple):
-    """What is said of an operation beside itself. It counts if that came to be collected: a
-    signal's handler may have raised before."""
+    """A condition or an index edit of an operation. It counts only if the operation ``of`` itself
+    was collected: a signal handler may have raised before that."""
 
     at: int
     of: Operation
@@ -50,8 +50,8 @@ class _Said(NamedTuple):
 
 
 class Together(Handle):
-    """What batches of both kinds of stores are: operations, and a block at whose end they are
-    written."""
+    """What the batches of both kinds of stores have in common: they collect operations, and write
+    them at the end of a ``with`` block."""
 
     def __init__(self, running: Running, sync: bool | None) -> None:
         self._running = running
@@ -109,7 +109,7 @@ class Together(Handle):
     def _by_reserve(
         self, collected: Sequence[Operation], write: Callable[[], T], full: StorageFull
     ) -> T:
-        """Again: of a full disk, deletes are a way out."""
+        """Write again, from the low-space reserve, if all are deletes: a way out of a full disk."""
         if any(each.kind != DELETE for each in collected):
             raise full
         return self._running.with_reserve(write, RECORD)
@@ -120,7 +120,7 @@ class Together(Handle):
             self._running.inker.actor.make_durable(last_sqn)
 
     def _forget(self) -> None:
-        """Hold what was collected no longer."""
+        """Let go of what was collected."""
         self._operations, self._ledger_keys, self._said = [], [], []
 
     def discard(self) -> None:
@@ -161,7 +161,7 @@ class Together(Handle):
         self._ledger_keys.append(whole)
 
     def _refuse(self) -> NoReturn:
-        """Raises Closed once it was written, Misuse where it would be too large."""
+        """Raise Closed if it was written, Misuse if it would be too large."""
         if self._done:
             raise Closed("the batch was already written or discarded")
         raise Misuse(
@@ -180,7 +180,7 @@ class Batch(Together):
     def __init__(self, running: Running, *, sync: bool | None = None) -> None:
         super().__init__(running, sync)
         self._plain = True
-        """Of no operation more is said than a key and a value, but for conditions."""
+        """Whether the operations have only keys and values, apart from conditions."""
         self._standard = running.identity.tags.number(STANDARD)
         self._given: object = _NONE
         self._name, self._front, self._key_limit = b"", b"", 0
@@ -202,7 +202,7 @@ class Batch(Together):
         if bucket is not self._given:
             self._turn_to(bucket)
         name = self._name
-        # As _add, without a call more, where nothing but these is given.
+        # As _add, but without another call, if nothing else is given.
         if (
             metadata is _NO_METADATA
             and tag is STANDARD
@@ -243,12 +243,13 @@ class Batch(Together):
         self._add_told(Operation(DELETE, number, name, to_key(key, name), b""), if_sqn)
 
     def _turn_to(self, bucket: Key) -> None:
-        """Puts go to this bucket, as most do to that of the one before. Raises Misuse."""
-        self._given = _NONE  # until all is changed: a Ctrl-C may come in between
+        """Have puts go to this bucket; most puts go to the same one as the put before. Raises
+        Misuse."""
+        self._given = _NONE  # until everything is changed: a Ctrl-C may come in between
         name = to_bucket(bucket)
         self._name, self._front = name, ledger_key.prefix(self._standard, name)
         self._key_limit = ledger_key.MAX_KEY_BYTES - len(name) + 1
-        if type(bucket) is bytes or type(bucket) is str:  # others may change
+        if type(bucket) is bytes or type(bucket) is str:  # objects of other types may change
             self._given = bucket
 
     def _add_told(

@@ -43,9 +43,9 @@ D = TypeVar("D")
 _made = tuple.__new__
 _SMALL_BYTES = 1 << 20
 _GROUP = 512
-_GROUPED_BYTES = 32 << 10  # of larger values fewer make a group: 16 MiB in one turn at most
+_GROUPED_BYTES = 32 << 10  # larger values make smaller groups: at most 16 MiB in one turn
 _LARGE_GROUP_BYTES = 2 << 20
-_FEW = 2  # so many are put one by one in less time
+_FEW = 2  # up to so many, putting them one by one takes less time
 
 
 class Bucket(Mutable[Out, Told]):
@@ -83,14 +83,14 @@ class Bucket(Mutable[Out, Told]):
 
     @property
     def _put_one(self) -> PlainPut:
-        """The shortest way of a put. Made when it is needed: that costs as much as a put does."""
+        """The short path of a put. Made on first use, since making it costs as much as a put."""
         if self._plain_put is None:
             self._plain_put = self._bookie.plain_put(self._tag, self._name, PUT)
         return self._plain_put
 
     @property
     def _delete_one(self) -> PlainPut:
-        """The same of a delete."""
+        """The short path of a delete."""
         if self._plain_delete is None:
             self._plain_delete = self._bookie.plain_put(self._tag, self._name, DELETE)
         return self._plain_delete
@@ -114,8 +114,9 @@ class Bucket(Mutable[Out, Told]):
         if left <= 0 and not (left := meter.skip()):
             return meter.timed(self.put, key, value, **options)
         meter.left = left - 1
-        # What is called most: as few steps as there can be. CPython finds a dict of options empty
-        # in half the time that six defaults take, and an attribute faster than a method it is not.
+        # The most frequent call, so it takes as few steps as possible. CPython finds a dict of
+        # options empty in half the time that six defaults take, and calls what an attribute holds
+        # faster than a method.
         if not options:
             if type(key) is not bytes or type(value) is not bytes:
                 key, value = self._whole(key), to_value(value)
@@ -164,7 +165,7 @@ class Bucket(Mutable[Out, Told]):
             self._inker.make_durable(sqn)
         return sqn
 
-    _put_with.__qualname__ = "Bucket.put"  # as whom the interpreter's errors name it
+    _put_with.__qualname__ = "Bucket.put"  # the name that the interpreter's errors give it
 
     def delete(self, key: Key, *, sync: bool | None = None, if_sqn: int | None = None) -> int:
         """Delete a key, present or not, and its index entries; returns the sqn of the deletion.
@@ -252,7 +253,8 @@ class Bucket(Mutable[Out, Told]):
         return last
 
     def _put_checked(self, group: Iterator[Any]) -> int:
-        """Write pairs that have to be converted, or are large: all before one that is wrong."""
+        """Write pairs that have to be converted, or are large. If one is wrong, all before it are
+        written."""
         last = held = 0
         ready: list[tuple[bytes, bytes]] = []
         try:
@@ -279,7 +281,8 @@ class Bucket(Mutable[Out, Told]):
             raise
 
     def _write_plain(self, pairs: list[tuple[bytes, bytes]], kind: int = PUT) -> int:
-        """Plain puts, or deletes, of what was checked, in few writes; the last sqn, 0 for none."""
+        """Write checked pairs as plain puts, or deletes, in few writes; returns the last sqn, 0 for
+        none."""
         if not pairs:
             return 0
         ledger_keys = [self._prefix + key for key, _ in pairs]
@@ -310,7 +313,7 @@ class Bucket(Mutable[Out, Told]):
         if left <= 0:
             return super().get(key, default)
         meter.left = left - 1
-        # From here on as LiveReads.get, written out: a hit of the cache costs no other call.
+        # From here on, LiveReads.get is inlined, so that a hit of the cache costs no other call.
         bookie = self._bookie
         if bookie.closed:
             raise bookie.stopped_error()
@@ -394,7 +397,7 @@ class Bucket(Mutable[Out, Told]):
         found: Any = None
         if view.frozen or ledger_key in view.recent.rows:
             found = bookie.head(ledger_key, self._name + key, self._plain)
-        else:  # as PlainHeads.head_in_ledger: most heads cost no other call
+        else:  # PlainHeads.head_in_ledger, inlined: most heads cost no other call
             guide = view.guide
             if (heads := guide.heads) and (found := heads.get(ledger_key)) is not None:
                 return found  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""The journal as events."""
+"""The change feed: gives the journal's records as events."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class Change:
 
 
 class _Draft:
-    """A change whose fields are set as any object's: those of a frozen dataclass are set by a call
-    each, which takes ten times as long."""
+    """A change in the making, whose fields are plain attributes: setting those of a frozen
+    dataclass takes a call each, ten times as long."""
 
     __slots__ = tuple(one.name for one in fields(Change))
 
@@ -108,12 +108,12 @@ def _change(whole: Record, file: str, names: dict[int, str]) -> Change:
 def changes(
     bookie: Bookie, since: int, *, compacted: bool, names: dict[int, str]
 ) -> Iterator[Change]:
-    """Durable changes above ``since`` (exclusive), in sqn order, up to the newest now: see
-    Store.changes; ``names`` as ``changes_of``. Reads through a lease, which is renewed as it goes
-    on."""
+    """Yield the durable changes above ``since`` (exclusive), in sqn order, up to the newest now:
+    see Store.changes; ``names`` as for ``changes_of``. Reads through a lease, and renews it as it
+    goes on."""
     reader = Reader(bookie)
     try:
-        # After the lease: what is dropped from now on stays where this reads.
+        # Only now that the lease is taken: what is dropped later stays in the files that it holds.
         refuse_gap(since, bookie.inker.manifest.horizon, compacted=compacted)
     except HistoryCompacted:
         reader.close()
@@ -122,8 +122,8 @@ def changes(
 
 
 def refuse_gap(since: int, horizon: int, *, compacted: bool) -> None:
-    """Raise HistoryCompacted where compaction dropped changes above ``since``, unless what is left
-    will do."""
+    """Raise HistoryCompacted if compaction dropped changes above ``since``, unless the caller takes
+    what is left (``compacted``)."""
     if since < horizon and not compacted:
         raise HistoryCompacted(
             f"since={since}: the journal is complete only above sqn {horizon}, for it was "
@@ -134,12 +134,12 @@ def refuse_gap(since: int, horizon: int, *, compacted: bool) -> None:
 def _changes(bookie: Bookie, reader: Reader, since: int, names: dict[int, str]) -> Iterator[Change]:
     bookie.inker.make_durable(reader.sqn)
     yield from changes_of(reader, since, names)
-    reader.close()  # one that is broken off is collected: a collector must not ask for a turn
+    reader.close()  # not in a finally: the collector may end this, and must not ask for a turn
 
 
 def changes_of(reader: Reader, since: int, names: dict[int, str]) -> Iterator[Change]:
-    """The changes above ``since`` (exclusive) that a reader has; ``names`` of the types by their
-    numbers. Raises SnapshotExpired, Corruption."""
+    """Yield the changes above ``since`` (exclusive) that a reader sees; ``names``: the types' names
+    by their numbers. Raises SnapshotExpired, Corruption."""
     upto = reader.sqn
     try:
         number = 0

@@ -1,5 +1,5 @@
-"""Where the command begins: loading it takes some 0.3 s, behind which a Ctrl-C that came meanwhile
-ends it as quietly as later ones do."""
+"""The ``octavo`` command's entry point. Loading the command takes some 0.3 s; a Ctrl-C during that
+time ends it as quietly as a later one."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def main() -> None:
     try:
         with unbroken, loading:
             from octavo.cli.commands import main as run
-    except KeyboardInterrupt:  # nothing was begun
+    except KeyboardInterrupt:  # nothing has begun yet
         sys.exit(INTERRUPTED)
     run()

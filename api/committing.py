@@ -1,5 +1,5 @@
-"""What is done with a store by its path, whether it is open elsewhere or not: committing what a job
-has staged, acknowledging changes, backing it up."""
+"""Calls on a store by its path, whether it is open elsewhere or not: committing what a job has
+staged, acknowledging changes, backing up."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ log = messages_of("octavo.ingest")
 _LOOK_SECONDS = 0.02
 _OPEN_SECONDS = 1.0
 _QUIET_SECONDS = 5.0
-"""After so much waiting for a store's owner, who waits is told so."""
+"""After waiting so long for a store's owner, the log says so."""
 _JOINING_SECONDS = 60.0
-"""Far above what it takes to make one journal file of small ones."""
+"""Far longer than joining small journal files into one takes."""
 
 
 def commit(
@@ -78,8 +78,9 @@ def commit(
 
 
 def _ingested(store: Store, job: str, attempts: Sequence[str], stream: str, batch: int) -> Ingested:
-    """As ``Store.ingest``. Where files of earlier commits have piled up, this waits for what is
-    else done beside an open store: no commit alone has it open long enough for that."""
+    """As ``Store.ingest``; but if files of earlier commits have piled up, also waits until they are
+    merged and joined. An open store does that in the background, but no single commit has the store
+    open long enough."""
     running = store._running
     clerk = running.inker_clerk.actor
     task = running.penciller.call(Penciller.next_task)
@@ -91,7 +92,7 @@ def _ingested(store: Store, job: str, attempts: Sequence[str], stream: str, batc
             clerk.answer(_JOINING_SECONDS)
         if merges:
             running.clerk.call(PencillerClerk.work)
-    except OctavoError as error:  # what was asked for is done all the same
+    except OctavoError as error:  # the commit itself is done
         log.warning("%s: files of earlier commits stay as they are for now: %s", store.path, error)
     return answer
 
@@ -148,7 +149,7 @@ def _by_owner(
     timeout_seconds: float,
     options: OpenOptions,
 ) -> dict[str, Any]:
-    """Open the store and ``do`` it, or have its owner do what is asked."""
+    """Open the store and ``do`` it; or, if that is open elsewhere, ask its owner (``asked``)."""
     with unbroken, loading:
         from octavo.store import opened_to_write
 
@@ -172,7 +173,7 @@ def _by_owner(
                     return do(store)
             with errors.storage_errors(f"a request to the owner of {where}"):
                 request.ask()
-                # Then the store is worth another try to open it.
+                # After a while without an answer, try again to open the store.
                 answer = _awaited(request, min(time.monotonic() + _OPEN_SECONDS, deadline))
             if answer is not None:
                 return _understood(answer)
@@ -191,7 +192,7 @@ def _by_owner(
 
 
 def _awaited(request: inbox.Request, until: float) -> dict[str, Any] | None:
-    """The answer, if it comes by then."""
+    """The answer, if it comes by the moment ``until``; else None."""
     while True:
         answer = request.answer()
         left = until - time.monotonic()

@@ -1,4 +1,4 @@
-"""What differs between two stores."""
+"""Finds the keys in which two stores differ."""
 
 from __future__ import annotations
 
@@ -103,7 +103,8 @@ def compare(
 
 
 def at_one_moment(found: Iterable[Difference], a: Snapshot, b: Snapshot) -> Iterator[Difference]:
-    """What still differs in the later one of the two moments that the snapshots are of."""
+    """Yield the differences that remain as of the later of the two snapshots' moments: what has
+    expired by then counts as absent in both."""
     moment = max(a.taken_at, b.taken_at)
     for one in found:
         left, right = (_until(moment, head) for head in (one.a, one.b))
@@ -118,11 +119,11 @@ def _until(moment: int, head: Head | None) -> Head | None:
 
 
 def told_by(a: Snapshot, b: Snapshot) -> By:
-    """What versions are told apart by where nobody says: ``"sqn"`` in states of one open store, and
-    in a store and its backups, which have one id; ``"value"`` in others, restored ones too: sqns
-    may agree by chance. So they may where both were written since they were one: only where both
-    have the last record of the one that ends first, and it is the same, they were not. Two records
-    at most. Raises SnapshotExpired, Corruption."""
+    """What tells versions apart by default: ``"sqn"`` for states of one open store, and for a store
+    and its backups, which have one id; ``"value"`` for others, restored ones too, whose sqns may
+    agree by chance. So may those of a store and its backup if both were written to since: they were
+    not if both have the last record of the one that ends first, and it is the same. Reads two
+    records at most. Raises SnapshotExpired, Corruption."""
     if _of_one_store(a, b):
         return "sqn"
     if a._identity.id != b._identity.id:
@@ -133,19 +134,19 @@ def told_by(a: Snapshot, b: Snapshot) -> By:
 
 
 def _of_one_store(a: Snapshot, b: Snapshot) -> bool:
-    """Whether the same opening of a store gave both."""
+    """Whether both snapshots are of the same opening of a store."""
     x, y = a._shared, b._shared
     return isinstance(x, Reader) and isinstance(y, Reader) and x.is_beside(y)
 
 
 def _change_at(snap: Snapshot, sqn: int) -> Change | None:
-    """Without what compaction may take from it while its value stays."""
+    """The change with this sqn, or None, without what compaction may drop of it while it stays."""
     found = next(changes_of(snap._shared, sqn - 1, snap._identity.tags.names()), None)
     return replace(found, batch=None) if found is not None and found.sqn == sqn else None
 
 
 def _types(mine: Mapping[str, int], other: Mapping[str, int]) -> dict[int, str]:
-    """Names of the types by number. Raises Misuse where the stores do not agree about them."""
+    """Names of the types by number. Raises Misuse if the stores do not agree about them."""
     names: dict[int, str] = {}
     for name, number in (*mine.items(), *other.items()):
         if names.setdefault(number, name) != name:
@@ -191,11 +192,11 @@ def _differences(
     found = a.tree(segments).differences(b.tree(segments))
     if found:
         yield from _walked(a, b, to_segments(found, segments), names)
-    stack.close()  # one that is broken off is collected, which must not ask for a turn
+    stack.close()  # not in a finally: the collector may end this, and must not ask for a turn
 
 
 def _walked(a: _Side, b: _Side, chosen: Segments, names: dict[int, str]) -> Iterator[Difference]:
-    """What differs in these segments, which is found by walking through both in step."""
+    """Yield what differs in these segments, walking through both sides in step."""
     lefts, rights = a.rows(chosen), b.rows(chosen)
     left, right = next(lefts, None), next(rights, None)
     while left is not None or right is not None:

@@ -1,4 +1,4 @@
-"""A durable consumer of the change feed: it goes on where it was, and compaction waits for it."""
+"""Durable consumers of the change feed: each continues at its position; compaction waits for it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Consumer(Handle):
         self._running = running
         self.name = checked_name(name)
         begin = None if since is None else to_sqn(since)
-        with self._consumers.lock:  # one of two that begin it at once does
+        with self._consumers.lock:  # of two threads that begin it at once, one does
             if self._consumers.position(self.name) is None:
                 self._begin(begin)
 
@@ -88,7 +88,7 @@ class Consumer(Handle):
         self._with_reserve(partial(self._consumers.drop, self.name))
 
     def _with_reserve(self, change: Callable[[], None]) -> None:
-        """On a full disk, too: what it holds back is what a compaction could give back."""
+        """Make a change even on a full disk: a compaction could give back what this held back."""
         self._running.with_reserve(change, RECORD)
 
     def _refuse_if_closed(self) -> None:

@@ -1,4 +1,4 @@
-"""A store's end: its files removed, and nothing else."""
+"""Destroys a store: removes its files, and nothing else."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from octavo.manifest.store_identity import IDENTITY
 _FOLDERS = ("ledger", "journal", SNAPSHOTS, "staging", "inbox", "waste", "damaged")
 _FILES = (CONSUMERS, RESERVE, IDENTITY + TEMPORARY_SUFFIX, CONSUMERS + TEMPORARY_SUFFIX)
 _ROUNDS = 100
-"""So often a folder is gone through again in which readers make and remove names meanwhile."""
+"""How often a folder is gone through again while readers make and remove names there."""
 _STAYS = (errno.EBUSY, errno.ENOTDIR, errno.ENOTEMPTY, *READ_ONLY)
-"""Why a directory cannot go: it is a mount point, or a symbolic link; or somebody who came too late
-to read the store makes a folder there just now, and removes it; or in what is around it this user
-may change nothing."""
+"""Errors with which a directory stays: it is a mount point, or a symbolic link; a reader that came
+too late has just made a folder there, and will remove it; this user may change nothing in its
+parent."""
 
 
 def destroy(path: str | os.PathLike[str]) -> None:
@@ -45,11 +45,11 @@ def destroy_on(disk: Disk, path: str) -> None:
     if not disk.exists(f"{path}/{IDENTITY}") and not _all_but_gone(disk, path):
         raise Misuse(f"path={path!r} holds no store")
     lock = locked(disk, f"{path}/{LOCK}")
-    own = owned(disk, lock)  # another store may come to stand there
+    own = owned(disk, lock)  # checks the lock: another store may be put there meanwhile
     try:
         _remove_files(own, path)
         own.sync_dir(path)
-        with suppress(FileNotFoundError):  # where the lock was all that was left
+        with suppress(FileNotFoundError):  # missing if only the lock was left
             own.unlink(f"{path}/{IDENTITY}")
         _remove_files(own, path)  # of who came to read it meanwhile; from now on nobody does
         own.unlink(f"{path}/{LOCK}")
@@ -66,14 +66,14 @@ def destroy_on(disk: Disk, path: str) -> None:
 
 
 def _all_but_gone(disk: Disk, path: str) -> bool:
-    """Whether the lock is all that a destruction left which was cut short."""
+    """Whether only the lock is there, as a destruction that was cut short may leave it."""
     return disk.exists(f"{path}/{LOCK}") and disk.listdir(path) == [LOCK]
 
 
 def _remove_files(disk: Disk, path: str) -> None:
-    """All but what says that there is a store."""
+    """Remove all but what marks a store."""
     for snapshot in () if disk.is_link(f"{path}/{SNAPSHOTS}") else directories(disk, path):
-        with suppress(OSError):  # first of all, so that its readers are not told of damage
+        with suppress(OSError):  # first of all: or its readers would report damage
             disk.unlink(f"{snapshot}/{MANIFEST}")
     for folder in _FOLDERS:
         _remove_folder(disk, f"{path}/{folder}")
@@ -83,7 +83,7 @@ def _remove_files(disk: Disk, path: str) -> None:
 
 
 def _remove_folder(disk: Disk, folder: str) -> None:
-    """Who comes to read the store makes names meanwhile, and takes them away."""
+    """Remove a folder, trying again while readers that come make and remove names in it."""
     for rounds in reversed(range(_ROUNDS)):
         try:
             if disk.exists(folder):

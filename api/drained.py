@@ -1,4 +1,4 @@
-"""What scans and queries of an index are: iterators at the speed of ``itertools.chain``."""
+"""The base of scans and index queries: an iterator at the speed of ``itertools.chain``."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 class _Part(Protocol):
-    """What is being drained."""
+    """The part that is being drained."""
 
     def close(self) -> None:
-        """It gives nothing more."""
+        """Give nothing more."""
 
 
 class Drained(Closing, chain[T]):
@@ -30,9 +30,9 @@ class Drained(Closing, chain[T]):
 
     @classmethod
     def of(cls, place: _Part, source: Iterable[Iterable[T]], reader: Reader) -> Self:
-        """What ``source`` gives, part by part, from ``reader``, while it keeps ``place``."""
+        """Make one that drains ``source``, part by part, and keeps ``place`` and ``reader``."""
         made = cls.from_iterable(source)
-        if not isinstance(made, cls):  # pragma: no cover - CPython makes one of the class asked
+        if not isinstance(made, cls):  # pragma: no cover - CPython does make one of this class
             raise TypeError("itertools.chain cannot be subclassed in this interpreter")
         made._place = place
         made._source = source

@@ -1,4 +1,4 @@
-"""The pairs of a put_many, as they are drawn from what the caller gave."""
+"""Draws the pairs of a put_many from what the caller gave."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _NO_PAIRS = (str, bytes, bytearray, memoryview, Mapping, Set)
 def plain_pairs(
     drawn: Iterator[Any], prefix: bytes, key_limit: int, value_limit: int
 ) -> tuple[list[tuple[bytes, bytes]], list[bytes], Iterator[Any] | None]:
-    """(pairs that can be written as they are, prefix + key of each, None); or, as the third, all
-    pairs, where one has to be converted or is large. Of these the rest is still to be drawn: its
-    values may be in a buffer that is filled anew for each, and large ones fill the memory."""
+    """Draw pairs that can be written as they are. Returns (pairs, prefix + key of each, None). If
+    one has to be converted, or is large, drawing stops there, and the third is an iterator of all
+    pairs, the rest not drawn yet: their values may share a buffer that is filled anew for each, and
+    large ones would fill the memory."""
     pairs: list[tuple[bytes, bytes]] = []
     keys: list[bytes] = []
     for pair in drawn:
@@ -39,7 +40,7 @@ def plain_pairs(
 
 
 def to_pair(pair: Any) -> tuple[Any, Any]:
-    """Key and value of a pair that was drawn. Raises Misuse, also for two letters in one str."""
+    """Key and value of a drawn pair. Raises Misuse if it is none, such as a str of two letters."""
     try:
         if type(pair) not in (tuple, list) and isinstance(pair, _NO_PAIRS):
             raise TypeError

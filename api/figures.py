@@ -6,7 +6,7 @@ from octavo.files.wall_clock import moment_of
 from octavo.stats_types import ConsumerStats
 
 OF_CONSUMERS = ("consumer", "position", "behind", "last moved", "bytes held")
-"""What ``consumer_row`` has."""
+"""The headings of the columns of ``consumer_row``."""
 
 
 def count(number: float) -> str:

@@ -1,4 +1,4 @@
-"""What a scan leaves out: keys that do not match, versions of another time."""
+"""Filters of scans: drop keys that do not match, and versions of other times."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Moment = int | datetime
 
 
 def to_pattern(pattern: object) -> re.Pattern[bytes]:
-    """What ``match`` searches for: a compiled expression on bytes. Raises Misuse."""
+    """``match`` as a compiled regular expression on bytes. Raises Misuse."""
     if isinstance(pattern, re.Pattern):
         if isinstance(pattern.pattern, bytes):
             return pattern
@@ -37,7 +37,7 @@ def to_pattern(pattern: object) -> re.Pattern[bytes]:
 
 
 def compiled(pattern: str | bytes | re.Pattern[Any]) -> re.Pattern[Any]:
-    """``match`` as a regular expression. Raises Misuse."""
+    """``match`` as a compiled regular expression. Raises Misuse."""
     try:
         return re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as wrong:
@@ -45,17 +45,17 @@ def compiled(pattern: str | bytes | re.Pattern[Any]) -> re.Pattern[Any]:
 
 
 def to_limit(limit: object) -> int | None:
-    """How many at most; None: any number. Raises Misuse."""
+    """Check a ``limit``; None means any number. Raises Misuse."""
     if limit is None:
         return None
     most = to_whole("limit", limit, "are numbers from 0 up, and None")
-    return min(most, sys.maxsize)  # more there cannot be, and what counts in C takes no more
+    return min(most, sys.maxsize)  # there cannot be more rows, and counters in C take no more
 
 
 def to_filter(
     match: object, modified_since: object, modified_before: object
 ) -> Callable[[Window], None] | None:
-    """What takes out of a window the rows that are not wanted; None: all are. Raises Misuse."""
+    """A function that drops unwanted rows from a window; None if all are wanted. Raises Misuse."""
     search = None if match is None else to_pattern(match).search
     since = None if modified_since is None else to_moment("modified_since", modified_since)
     before = None if modified_before is None else to_moment("modified_before", modified_before)

@@ -1,4 +1,4 @@
-"""What belongs to one opening of a store, in one process."""
+"""Base classes of objects that belong to one opening of a store, in one process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from octavo.files.errors import Misuse
 
 
 class Handle:
-    """Cannot be copied or pickled: two copies would each believe what only one of them did."""
+    """Cannot be copied or pickled: each of two copies would miss what the other one did."""
 
     __slots__ = ()
 
@@ -22,7 +22,7 @@ class Handle:
 
 
 class Closing(Handle):
-    """What a ``with`` block closes at its end."""
+    """A handle that a ``with`` block closes at its end."""
 
     __slots__ = ()
 

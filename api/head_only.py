@@ -1,8 +1,8 @@
 """Head-only stores: small values that live in the ledger, under a key and a sub-key.
 
-The journal holds an operation only until the ledger has it; then ``Store.trim`` lets go of it. So
-reading never touches the journal for what is merged, and the ledger is not made anew from it:
-a backup of such a store always has its ledger.
+The journal holds an operation only until the ledger has it; then ``Store.trim`` drops it. So reads
+of what is merged never touch the journal, and the ledger cannot be made anew from it: a backup of
+such a store always has the ledger.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class HeadRow(NamedTuple):
 
 
 def _whole(bucket: bytes, key: object, sub_key: object) -> bytes:
-    """Both as one, checked: see head_key.py. Raises Misuse."""
+    """Key and sub-key as one, checked: see head_key.py. Raises Misuse."""
     name = key if type(key) is bytes else to_bytes("key", key)
     if not name:
         raise Misuse("key is empty; a key has at least one byte")
@@ -115,10 +115,10 @@ class HeadReads(Handle, ABC):
 
     @abstractmethod
     def _head(self, whole: bytes) -> Head | None:
-        """Head of what is looked up."""
+        """The Head of a whole key, or None."""
 
     def _get(self, whole: bytes) -> Head | None:
-        """The same, for its value."""
+        """As ``_head``, for a caller that wants the value."""
         return self._head(whole)
 
     @property
@@ -136,7 +136,7 @@ class HeadReads(Handle, ABC):
         return None if found is None else _row(whole, found)
 
     def _sought(self, key: object, sub_key: object) -> bytes:
-        """What is looked up, as ``_whole`` has it. Raises Misuse."""
+        """The whole key to look up, as ``_whole`` makes it. Raises Misuse."""
         if not self._lookup:
             raise Misuse(
                 "this head-only store was made with lookup=False: list or fold over it instead"
@@ -207,7 +207,7 @@ def _row(whole: bytes, head: Head) -> HeadRow:
 
 
 def _rows(reader: Reader, bound: Bounds, most: int | None) -> Iterator[HeadRow]:
-    """The rows of a range, as many at a time as one look at the lease is good for."""
+    """Yield the rows of a range, so many at a time that a look at the lease before each will do."""
     first = FIRST_WINDOW if most is None else max(min(most, FIRST_WINDOW), LEAST_FIRST)
     for window in () if most == 0 else reader.head_windows(bound, first, most):
         if most is not None:
@@ -219,10 +219,10 @@ def _rows(reader: Reader, bound: Bounds, most: int | None) -> Iterator[HeadRow]:
             reader.step()
             stretch = slice(low, low + STEP)
             yield from list(map(_row, keys[stretch], heads[stretch]))
-        del heads  # before those of the next window, each of up to a MiB
+        del heads  # before the next window's are made: each has up to a MiB
         if most == 0:
             break
-    reader.close()  # one that is broken off is collected, which must not ask for a turn
+    reader.close()  # not in a finally: the collector may end this, and must not ask for a turn
 
 
 class HeadBucket(HeadReads):
@@ -282,7 +282,7 @@ class HeadBucket(HeadReads):
         operation = _operation(PUT, self._name, key, sub_key, value, expiry)
         expected, durable = _to_condition(if_sqn, self._lookup), to_sync(sync)
         put_one = self._plain_put
-        if put_one is None:  # made when it is needed: that costs as much as a put does
+        if put_one is None:  # made on first use, since making it costs as much as a put
             put_one = self._plain_put = self._bookie.plain_put(HEAD_ONLY, self._name, PUT)
         return self._written(put_one(operation.key, b"", operation, expected), durable)
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BOUNDED = 256
-"""Rows that are read ahead where a query says both ends."""
+"""Rows that are read ahead if a query has both ends."""
 Pattern = str | bytes | re.Pattern[Any]
 
 
@@ -125,7 +125,7 @@ class Index(Handle, Generic[Out]):
         return ledger_key.prefix(ledger_key.INDEX, self._reading.name)
 
     def _part(self, term: object) -> bytes:
-        """``field 00 00 term 00 00``, as far as it is field: up to where a term's type stands."""
+        """The part of ``field 00 00 term 00 00`` up to the field: the term's type follows it."""
         checked = checked_term(self._name, term)
         try:
             return self._field + index_terms.escaped_term(checked)
@@ -162,7 +162,8 @@ class Index(Handle, Generic[Out]):
         self, start: object, end: object, match: Pattern | None, reverse: object,
         limit: object, after: object,
     ) -> tuple[Reader, Iterator[list[tuple[Term, Any]]]]:  # fmt: skip
-        """What ``range`` finds, a window at a time. Its snapshot is taken last."""
+        """The reader, and what ``range`` finds, a window at a time. The snapshot is taken last,
+        once all arguments are checked."""
         bound = self._bounds(start, end, to_flag("reverse", reverse), after)
         most = to_limit(limit)
         pattern = None if match is None else _pattern(match)
@@ -170,7 +171,7 @@ class Index(Handle, Generic[Out]):
         first = BOUNDED if narrow else FIRST_WINDOW
         if most is not None:
             first = min(max(most, LEAST_FIRST), LARGEST_WINDOW)
-        # If some are left out it is not known how many will do.
+        # If a pattern drops some, it is not known how many entries will be needed.
         limit = most if pattern is None else None
         reader, windows = self._entries(bound, first, limit, narrow=narrow)
         found = map(self._pairs, windows)
@@ -179,8 +180,8 @@ class Index(Handle, Generic[Out]):
     def _entries(
         self, bound: Bounds, first: int, most: int | None, *, narrow: bool
     ) -> tuple[Reader, Iterator[Entries]]:
-        """The valid entries of a range, ``most`` at least if there are, and what reads them.
-        ``narrow``: few may be all of it."""
+        """The reader, and the valid entries of a range: at least ``most``, if it has so many.
+        ``narrow``: the range has two ends, so that it may have only few."""
         reading = self._reading
         few = FEW if most is None else min(max(most, LEAST), FEW)
         told = Sought(reading.name, reading._tag, self._field, bound, first, few)
@@ -201,7 +202,7 @@ class Index(Handle, Generic[Out]):
 
 
 class _Given:
-    """What a query drains: a list's iterator."""
+    """The part that a query is draining: a list's iterator."""
 
     __slots__ = ("part",)
 
@@ -209,7 +210,7 @@ class _Given:
         self.part: Any = iter([])
 
     def close(self) -> None:
-        self.part.__setstate__(sys.maxsize)  # which is its end
+        self.part.__setstate__(sys.maxsize)  # moves the iterator to its end
 
 
 def _query(reader: Reader, found: Iterator[list[Any]], most: int | None) -> Query[Any]:
@@ -231,11 +232,11 @@ def _parts(
                 yield given.part
             if most == 0:
                 break
-    reader.close()  # one that is broken off is collected, which must not ask for a turn
+    reader.close()  # not in a finally: the collector may end this, and must not ask for a turn
 
 
 def _counted(found: Iterator[list[tuple[Term, Any]]]) -> Iterator[list[tuple[Term, int]]]:
-    """Each term with how many entries have it, once all of them have been found."""
+    """Yield each term with the number of its entries, once all of those have been found."""
     counted: list[tuple[Term, int]] = []
     for pairs in found:
         for term, same in groupby(pairs, itemgetter(0)):

@@ -1,4 +1,4 @@
-"""A change of a key's index entries, as a put states it."""
+"""IndexEdit: a change of a key's index entries, as given to a put."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A live bucket as a mapping: what follows from puts and deletes."""
+"""The methods of a live bucket as a mutable mapping, made of gets, puts and deletes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Mutable(Reading[Out, Told], MutableMapping[Out, Out]):  # type: ignore[mis
         raise KeyError("there is no key")
 
     def _deleted(self, whole: bytes, sqn: int) -> bool:
-        """Delete a version of a key; False: it is no longer the newest."""
+        """Delete this version of a key; returns False if it is no longer the newest."""
         try:
             self.delete(whole, if_sqn=sqn)
         except Conflict:

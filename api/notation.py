@@ -1,11 +1,11 @@
-"""Bytes as a person and a program read them: one line of text, hex, or fields of JSON.
+"""Writes bytes for people and programs: as one line of text, as hex, or as fields of JSON.
 
 The text notation is reversible and keeps one item on one line. UTF-8 that can be printed stands
 as it is; a backslash is ``\\\\``, tab, newline and carriage return are ``\\t``, ``\\n``, ``\\r``,
-and every other byte is ``\\xHH``. So nothing that is stored can steer a terminal.
+and every other byte is ``\\xHH``. So nothing that is stored can send control codes to a terminal.
 
-In JSON a field holds its bytes as a string where they are UTF-8; where they are not, the field's
-name ends in ``64`` and it holds base64.
+In JSON, a field holds its bytes as a string if they are UTF-8; otherwise the field's name ends in
+``64``, and it holds base64.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def printed(raw: bytes, notation: str) -> str:
 
 
 class _Marks(dict[int, str]):
-    """What stands for a character. Those of two bytes at most, and bytes that are none, are kept:
-    of what is no text these are nearly all."""
+    """The text for each character. It is kept for characters of up to two bytes, and for bytes that
+    are no UTF-8: nearly all that occurs in bytes that are no text."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
@@ -69,7 +69,7 @@ def from_text(line: bytes) -> bytes:
 
 @cache
 def _plain(name: bytes | None) -> bytes | None:
-    """What is meant by what stands after a backslash: one of some 500."""
+    """The byte meant by what follows a backslash; some 500 are possible."""
     return name and (_PLAIN.get(name.decode()) or bytes((int(name[1:], 16),)))
 
 
@@ -128,6 +128,6 @@ IN_DEFAULT = " in the default bucket; others by --bucket, `octavo buckets` lists
 
 
 def no_key(bucket: bytes, key: bytes, sub_key: bytes = b"") -> str:
-    """Says that an entry is not there, and where it was sought if the command did not."""
+    """The message that an entry is not there, with its bucket if that is not the default one."""
     named = to_text(key) + (f", sub-key {to_text(sub_key)}" if sub_key else "")
     return f"no key {named}" + ("" if bucket else IN_DEFAULT)

@@ -26,7 +26,7 @@ class _Family:
 
 
 def exposition(running: Running) -> str:
-    """All of it, each sample labelled with the store's path. O(files)."""
+    """The whole exposition, each sample labelled with the store's path. O(files)."""
     found = stats(running)
     store = found["path"].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     measures = running.inker.actor.measures

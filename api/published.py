@@ -1,4 +1,4 @@
-"""A published snapshot: a state of the store that other processes can read, for a while."""
+"""Published snapshots: states of the store that other processes can read for a while."""
 
 from __future__ import annotations
 

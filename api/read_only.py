@@ -1,4 +1,4 @@
-"""A store that is only read: one that another process has open, or none has."""
+"""Opens a store for reading only, whether another process has it open or none."""
 
 from __future__ import annotations
 
@@ -57,9 +57,10 @@ _WRITES = frozenset(
     }
 )  # fmt: skip
 _open: weakref.WeakSet[PublishedReader] = weakref.WeakSet()
-"""What stores read through, and what was gotten from them, which may outlive them."""
+"""The readers of these stores and of what was obtained from them, which may outlive them."""
 _dropped: deque[tuple[Disk, str, weakref.ref[OpenFiles]]] = deque()
-"""Directories of those that nobody closed, and what they have open until a collector comes by."""
+"""The directories of readers that nobody closed, and what they hold open until the collector
+runs."""
 
 
 def _refuse(what: str) -> NoReturn:
@@ -70,9 +71,9 @@ def _refuse(what: str) -> NoReturn:
 
 
 class _Refusing:
-    """What a store opened for writing can do, and this one cannot."""
+    """Refuses what only a store opened for writing can do."""
 
-    if not TYPE_CHECKING:  # to checkers what is not there is an error
+    if not TYPE_CHECKING:  # for type checkers, a missing attribute is an error anyway
 
         def __getattr__(self, name: str) -> Any:
             if name in _WRITES:
@@ -122,7 +123,7 @@ class ReadOnlyStore(_Unpublished):
         before: Published | None = None,
         of: str | None = None,
     ) -> None:
-        """``of``: the directory of a published snapshot that is read, not the newest state."""
+        """``of``: the directory of a published snapshot to read instead of the newest state."""
         self._path, self._max_open_files, self._of = path, max_open_files, of
         identity = identity_of(disk, path) if disk.exists(f"{path}/{IDENTITY}") else None
         if identity is None:
@@ -159,7 +160,7 @@ class ReadOnlyStore(_Unpublished):
         return True
 
     def _notes(self) -> list[str]:
-        """What is not as it should be, though each file is whole."""
+        """Notes of what is not as it should be, though each file is whole."""
         journal = self._found.journal
         newest = max([self._found.sqn, *(entry.last_sqn for entry in journal.entries)])
         told = journal.gone_told(f"{self._path}/journal", newest)
@@ -179,9 +180,9 @@ class ReadOnlyStore(_Unpublished):
         """
         with suppress(SnapshotExpired):
             self._pinned.check()
-        _remove_dropped()  # who looks again and again may never open anything anew
+        _remove_dropped()  # here, too: a program that calls this again and again may open nothing
         with usable("path", self._path):
-            before = self._found if self._of is None else None  # which is of the newest state
+            before = self._found if self._of is None else None  # only if it is of a newest state
             return ReadOnlyStore(self._disk, self._path, self._max_open_files, before)
 
     def published(self, wanted: str | None = None) -> list[PublishedSnapshot]:
@@ -269,9 +270,9 @@ class ReadOnlyStore(_Unpublished):
 def _pinned(
     disk: Disk, path: str, before: Published | None, of: str | None
 ) -> tuple[Disk, Published, FileLock | None]:
-    """(by which disk to read it, what was pinned, what says that its reader lives): links, with a
-    lease that others can see; or, where none can be made, open files, which are there as long as
-    this process has them."""
+    """Pin a state. Returns (the disk to read it by, what was pinned, the lock that shows its reader
+    is alive). It is pinned by links, with a lease that others can see; or, if none can be made, by
+    open files, which stay as long as this process has them."""
     now_ms = wall_clock_ms()
 
     def pinned(disk: Disk, lease_ms: int) -> Published:
@@ -327,7 +328,8 @@ def opened_published(disk: Disk, path: str, of: str) -> ReadOnlyStore:
 
 
 def _remove_dropped() -> None:
-    """Remove what was dropped without being closed, as far as that can be done: its lease ends."""
+    """Remove the links of readers that were dropped without being closed. If that fails, they stay
+    until their leases end."""
     with suppress(IndexError):
         while True:
             disk, path, files = _dropped.popleft()
@@ -340,14 +342,14 @@ def _remove_dropped() -> None:
 
 
 def _close_all() -> None:
-    with ExitStack() as closing:  # all, whatever one of them raises
+    with ExitStack() as closing:  # closes all of them, whatever one raises
         closing.callback(_remove_dropped)
         for reader in list(_open):
             closing.callback(reader.really_close)
 
 
 def _forked() -> None:
-    """In a forked child: what its parent pinned is for the parent to let go of."""
+    """In a forked child: forget what the parent pinned, which only the parent may let go of."""
     _dropped.clear()
     for reader in list(_open):
         reader.forked()

@@ -1,4 +1,4 @@
-"""What can be read from a bucket, live or in a snapshot."""
+"""The reading methods of a bucket, live or in a snapshot."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ from octavo.type_parameters import Out, Told, with_defaults
 
 D = TypeVar("D")
 _MOST_FIRST, _MOST_KEYS = 200, 4096
-"""Rows to find at first, however many are wanted; where only keys are."""
+"""The most rows to find at first, however many are wanted; the same if only keys are wanted."""
 _TOGETHER = 128
 _AHEAD = 3
-"""Keys to find in a window, for one that was given: to find some costs little, a window does."""
+"""Keys to find in a later window for each one given: more keys cost little, a window costs more."""
 
 
 class Reading(Handle, ABC, Generic[Out, Told]):
@@ -56,7 +56,7 @@ class Reading(Handle, ABC, Generic[Out, Told]):
         __class_getitem__ = classmethod(with_defaults)
 
     _newest: Bookie | None = None
-    """Of a live bucket: who is asked for few rows, without a reader."""
+    """For a live bucket, the Bookie, which is asked for few rows without a reader."""
 
     def __init__(
         self, name: bytes, text: bool, tag: int = ledger_key.STANDARD, kind: Tag | None = None
@@ -70,12 +70,12 @@ class Reading(Handle, ABC, Generic[Out, Told]):
         self._refused: str | None = None
 
     def _refuse(self, why: str) -> None:
-        """Whatever is asked of this bucket raises Misuse. (The short paths take no key then.)"""
+        """Have every call on this bucket raise Misuse. (Its short paths then accept no key.)"""
         self._refused = why
         self._key_limit = 0
 
     def _check_mode(self) -> None:
-        """Raise Misuse in a store of the mode that has other buckets."""
+        """Raise Misuse if this bucket was refused, being of the wrong kind for its store."""
         if self._refused is not None:
             raise Misuse(self._refused)
 
@@ -84,11 +84,11 @@ class Reading(Handle, ABC, Generic[Out, Told]):
         self._check_mode()
         return to_key(key, self._name)
 
-    # -- what a live bucket and a snapshot's do differently
+    # -- what live buckets and those of snapshots do differently
 
     @abstractmethod
     def _reader(self) -> Reader:
-        """A reader that pins what it reads; whoever asked for it closes it."""
+        """Make a reader that pins what it reads; the caller closes it."""
 
     @abstractmethod
     def _get(self, key: bytes) -> bytes | None: ...
@@ -101,7 +101,7 @@ class Reading(Handle, ABC, Generic[Out, Told]):
 
     @abstractmethod
     def _ask_for(self, keys: list[bytes]) -> None:
-        """Have the values of these keys come from the device at once."""
+        """Request the values of these keys from the device all at once."""
 
     def _get_many(self, keys: list[bytes]) -> list[bytes | None]:
         before = COLD.reads()
@@ -110,7 +110,7 @@ class Reading(Handle, ABC, Generic[Out, Told]):
         return found
 
     def _together(self, keys: list[bytes]) -> Iterator[list[bytes]]:
-        """The keys, in parts whose values are read together where reads wait for a device."""
+        """Yield the keys in parts whose values are read together, if reads wait for a device."""
         if not COLD.left:
             yield keys
             return
@@ -207,7 +207,7 @@ class Reading(Handle, ABC, Generic[Out, Told]):
         whole = key if type(key) is bytes else self._whole(key)
         newest = self._newest
         if newest is not None and newest.view.recent.rows.get(self._prefix + whole, 0) > 0:
-            return not newest.closed or self._head(whole) is not None  # which says that it is
+            return not newest.closed or self._head(whole) is not None  # which raises Closed
         found: object = self._head(self._whole(whole)) if self._kind else self.head(whole)
         return found is not None
 
@@ -386,7 +386,7 @@ class Reading(Handle, ABC, Generic[Out, Told]):
         return Scan.of(place, parts(reader, windows, place, keep, most, give), reader)
 
     def _object_part(self, key: object) -> bytes:
-        """How an index row's key ends that is of this key."""
+        """The end of the key of an index row that belongs to this key."""
         return bytes((self._tag,)) + self._whole(key)
 
     def _out(self, found: bytes) -> Out:

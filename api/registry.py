@@ -1,4 +1,4 @@
-"""The stores that this process has open: at its end they are closed, in a forked child let go."""
+"""The stores that this process has open: closed at its end, and let go of in a forked child."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ else:
     stores = Later("octavo.store")
 
 OPEN: set[stores.Store] = set()
-"""Until they are closed: a bucket may be all that a program keeps of one."""
+"""Strong references, until they are closed: a bucket may be all that a program keeps of a store."""
 
 _at_end: list[Callable[[], None]] = []
 _finalized = 0
-"""Id of the process of multiprocessing whose end was arranged for."""
+"""Id of the multiprocessing process in which ``end_with_process`` has done its work."""
 
 
 def open_stores() -> list[stores.Store]:
@@ -35,14 +35,15 @@ def open_stores() -> list[stores.Store]:
 
 
 def close_all() -> None:
-    """At interpreter exit: what was acknowledged is in the journal; make it durable, too."""
-    with ExitStack() as closing:  # all, whatever one of them raises
+    """At interpreter exit: close all stores, so that acknowledged writes, which are in the journal,
+    become durable, too."""
+    with ExitStack() as closing:  # closes all of them, whatever one raises
         for store in OPEN.copy():
             closing.callback(store.close)
 
 
 def forked() -> None:
-    """In a forked child: its copies of open stores must never write."""
+    """In a forked child: let go of its copies of open stores, which must never write."""
     for store in OPEN.copy():
         store._forked()
     OPEN.clear()
@@ -55,8 +56,8 @@ def at_end(close: Callable[[], None]) -> None:
 
 
 def end_with_process() -> None:
-    """Called at each opening. Processes of multiprocessing that are forked end without what atexit
-    knew of: there multiprocessing's own list is what counts."""
+    """Have stores closed at the end of a forked multiprocessing process, too; called at each
+    opening. Such a process ends without running atexit's list, only multiprocessing's own."""
     global _finalized
     process = sys.modules.get("multiprocessing.process")
     if process is None or process.parent_process() is None or _finalized == os.getpid():
@@ -68,7 +69,8 @@ def end_with_process() -> None:
 
 
 def _process_ends() -> None:
-    """Before Python 3.13 this comes before threads are waited for, which may still write."""
+    """Close all, unless other threads are running, which may still write: before Python 3.13 this
+    is called before they are waited for."""
     me = threading.current_thread()
     if not any(each is not me and not each.daemon for each in threading.enumerate()):
         with ExitStack() as closing:

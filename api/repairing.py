@@ -81,7 +81,7 @@ def repair_on(
     disk: Disk, path: str, progress: Progress = untold, accept_missing: bool = False
 ) -> Repair:
     """As ``repair``, on a given disk."""
-    if not disk.exists(f"{path}/journal"):  # before a lock is left where no store is
+    if not disk.exists(f"{path}/journal"):  # first, so that no lock file is made where no store is
         raise without_journal(disk, path)
     files = _mended(disk, path, progress, accept_missing)
     noted: list[str] = []
@@ -114,7 +114,8 @@ def _mended(disk: Disk, path: str, progress: Progress, accept_missing: bool) -> 
 
 
 def _opened(disk: Disk, path: str, files: Repaired, progress: Progress) -> tuple[Repair, bool]:
-    """Open the store, verify and close it. Also whether a ledger made anew would agree better."""
+    """Open the store, verify and close it. Also returns whether a ledger made anew would agree
+    better with the journal."""
     refuse_unfit()
     running = startup.start(path, Options(create=False), disk)
     try:
@@ -127,11 +128,11 @@ def _opened(disk: Disk, path: str, files: Repaired, progress: Progress) -> tuple
 
 
 def _renounced(running: Running, files: Repaired) -> bool:
-    """Whether the ledger names records that are lost for good; they are told in ``files``."""
+    """Whether the ledger names records that are lost for good; if so, adds them to ``files``."""
     known = {lost.sqn for lost in files.lost}
     lost = [each for each in _unrecorded(running) if each.sqn not in known]
     files.lost.extend(lost)
-    # A journal file that is gone may come back out of a backup: until then its keys say so.
+    # A missing journal file may come back from a backup: until then, its keys raise Corruption.
     path, entries = running.path, running.inker.actor.manifest.entries
     if not lost or any(not running.disk.exists(f"{path}/journal/{each.name}") for each in entries):
         return False
@@ -142,7 +143,7 @@ def _renounced(running: Running, files: Repaired) -> bool:
 
 
 def _unrecorded(running: Running) -> list[Lost]:
-    """What the ledger names and the journal no longer has. O(keys)."""
+    """The records that the ledger names and the journal no longer has. O(keys)."""
     lost = []
     with closing(Reader(running.bookie.actor)) as reader:
         for batch in reader.batches(OBJECTS, heads=True):

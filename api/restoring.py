@@ -54,7 +54,7 @@ def restore(
 
 @contextmanager
 def _usable(source: str, target: str) -> Iterator[None]:
-    """``usable`` for both directories: the one is named that the error is of."""
+    """``usable`` for both directories: names the one that an error is about."""
     try:
         yield
     except OSError as error:

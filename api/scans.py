@@ -1,14 +1,14 @@
-"""Iterators over a range: what bucket.keys(), items(), values() and heads() give back.
+"""Scans: the iterators over a range that bucket.keys(), items(), values() and heads() return.
 
-A scan is drained at the speed of ``itertools.chain``, which it is; where it stands is worked out
-only when somebody asks for its position.
+A scan is an ``itertools.chain``, and is drained at that speed; where it stands is worked out only
+when its position is asked for.
 
 A position is text: base64 (URL-safe, without padding) of
 
     version u8 | flags u8 | range, 8 bytes | key | xxh3-64 of all before, low 4 bytes
 
-The range is xxh3-64 of the bucket's ledger-key prefix, the bounds and the direction: a position
-belongs to them. Without a key (a flag) it is the place before the first one.
+The range is xxh3-64 of the bucket's ledger-key prefix, the bounds and the direction, so that a
+position is only valid with these. Without a key (a flag) it is the place before the first one.
 """
 
 from __future__ import annotations
@@ -49,33 +49,33 @@ _FRONT_BYTES = 10
 _SUM_BYTES = 4
 _LONGEST_TOKEN = (MAX_KEY_BYTES + _FRONT_BYTES + _SUM_BYTES + 2) // 3 * 4
 _TO_STANDARD = bytes.maketrans(b"-_", b"+/")
-"""As ``urlsafe_b64decode`` does, which takes whatever stands in between."""
+"""The mapping of ``urlsafe_b64decode``, which itself would ignore any other characters."""
 _SHORT = 128
-"""Rows that an item scan reads one by one; from then on up to STEP rows together, of STRETCH_BYTES
-or one."""
+"""Rows that an item scan reads one by one. Later ones are read up to STEP at a time, with at most
+STRETCH_BYTES of values, or a single one."""
 _AHEAD = 4
-"""That is one for so many that were given, so that a scan that is broken off has read few more."""
+"""At most one row is read for each so many given, so that a broken-off scan has read few more."""
 _LOCATED_ROWS, _LOCATED_BYTES = 1 << 13, 16 << 20
-"""Of a batch so many rows, or bytes of values, are looked at together, and no more than were
-given so far."""
+"""So many rows of a batch, or bytes of their values, are located together at most, and no more than
+were given so far."""
 _TOGETHER = 2048
-"""Of those so many values are cut out together, and no more than were given so far: where they are
-of dozens of files a kernel has dozens of each."""
+"""So many located values are cut out together at most, and no more than were given so far. It is so
+many since, if they are in dozens of files, a kernel then gets dozens of each."""
 _LARGE_BYTES = 24 << 10
-"""Values of so many bytes, on the average, are not located ahead."""
+"""Values of at least so many bytes on average are not located ahead."""
 _FIRST = 16
-"""The first time so many."""
+"""How many values the first stretch has."""
 
 
 def range_of(bound: Bounds) -> bytes:
-    """What ties a position to a bucket, its bounds and a direction. O(bytes of the bounds)."""
+    """The hash that ties a position to a bucket, bounds and a direction. O(bytes of the bounds)."""
     parts = (bound.prefix, bound.low, b"" if bound.high is None else b"\x01" + bound.high)
     whole = b"".join(len(part).to_bytes(4, "little") + part for part in parts)
     return xxh3(whole, bound.reverse).to_bytes(8, "little")
 
 
 def encode(of: bytes, key: bytes | None) -> str:
-    """A position behind ``key``, or before the first one, in the range ``of``."""
+    """A position behind ``key``, or (None) before the first one, in the range ``of``."""
     flags = 0 if key is None else _HAS_KEY
     whole = bytes((_VERSION, flags)) + of + (key or b"")
     whole += (xxh3(whole) & LOW_32).to_bytes(_SUM_BYTES, "little")
@@ -85,7 +85,7 @@ def encode(of: bytes, key: bytes | None) -> str:
 def decode(of: bytes, resume: object) -> bytes | None:
     """The key that a position stands behind; None: before the first one.
 
-    Raises Misuse where it is no position, was altered, or is of another range.
+    Raises Misuse if it is no position, was altered, or is of another range.
     """
     if not isinstance(resume, str):
         raise Misuse(
@@ -98,7 +98,7 @@ def decode(of: bytes, resume: object) -> bytes | None:
         padded = packed.translate(_TO_STANDARD) + b"=" * (-len(packed) % 4)
         whole = base64.b64decode(padded, validate=True)
         if base64.urlsafe_b64encode(whole).rstrip(b"=") != packed:
-            raise ValueError  # "+", "/", or bits of the last character that mean nothing
+            raise ValueError  # it has "+", "/", or unused bits set in the last character
         if len(whole) < _FRONT_BYTES + _SUM_BYTES:
             raise ValueError
         body, stored = whole[:-_SUM_BYTES], whole[-_SUM_BYTES:]
@@ -120,25 +120,25 @@ def decode(of: bytes, resume: object) -> bytes | None:
 
 
 class Place:
-    """Where a scan stands. What feeds the scan writes it, its position reads it. It holds what is
-    being drained, which must not hold it: see Last."""
+    """Where a scan stands: written by what feeds the scan, read by its ``position``. It holds what
+    is being drained, which must not hold it: see Last."""
 
     __slots__ = ("bound", "done", "last", "part", "stretch")
 
     def __init__(self, bound: Bounds, behind: bytes | None) -> None:
         self.bound = bound
         self.last = Last(behind)
-        """What was given last, or, of ``stretch``, before it."""
+        """The key given last or, while there is a ``stretch``, the one before it."""
         self.stretch: list[bytes] = []
-        """Keys that are being given at the speed of C; empty while each one is told to ``last``."""
+        """The keys being given at C speed; empty while each one is written to ``last``."""
         self.part: Any = iter(())
-        """The iterator that is being drained; a list's, which knows how much is left of it,
-        while there is a stretch."""
+        """The iterator being drained. While there is a stretch it is a list's, which knows how much
+        is left of it."""
         self.done = False
-        """The range has been read to its end."""
+        """Whether the range has been read to its end."""
 
     def key(self) -> bytes | None:
-        """The key of what was given last; None: nothing yet. O(1)."""
+        """The key of what was given last; None if nothing was yet. O(1)."""
         if self.stretch:
             given: int = len(self.stretch) - self.part.__length_hint__()
             if given:
@@ -146,24 +146,25 @@ class Place:
         return self.last.key
 
     def giving(self, stretch: list[bytes], part: list[Any]) -> Iterator[Any]:
-        """What is given next, item by item of these keys, in order."""
+        """Note that ``part`` is given next, one item for each of these keys; returns an
+        iterator."""
         self.settle()
         self.stretch, self.part = stretch, iter(part)
         return self.part  # type: ignore[no-any-return]
 
     def giving_each(self, part: Iterator[Any]) -> Iterator[Any]:
-        """What is given next comes from a generator that tells ``last`` of each item."""
+        """Note that what is given next comes from a generator that writes each key to ``last``."""
         self.settle()
         self.part = part
         return part
 
     def settle(self) -> None:
-        """What was given of the current part is all of it."""
+        """Note that all of the current part was given."""
         self.last.key = self.key()
         self.stretch, self.part = [], iter(())
 
     def close(self) -> None:
-        """The current part gives nothing more."""
+        """Have the current part give nothing more."""
         part, keys = self.part, len(self.stretch)
         self.settle()
         if keys:
@@ -217,7 +218,7 @@ class Scan(Drained[T]):
 
 
 Give = Callable[[Reader, Window, Place], Iterator[Iterator[Any]]]
-"""What a scan gives of a window, in parts, each told to the place."""
+"""Makes what a scan gives of a window, in parts, each noted in the place."""
 
 
 def parts(
@@ -228,10 +229,10 @@ def parts(
     limit: int | None,
     give: Give,
 ) -> Iterator[Iterator[Any]]:
-    """What a scan drains: for each window what ``give`` makes of it, until ``limit`` is reached.
+    """Yield what a scan drains: for each window what ``give`` makes of it, up to ``limit`` rows.
 
-    Closes the reader at the end. A scan that is broken off drops its reader instead: a collector
-    may be doing that, in any turn, and must not ask for another.
+    Closes the reader at the end. A broken-off scan only drops its reader: the collector may be
+    doing that, in any turn, and must not ask for another turn.
     """
     if limit != 0:
         for window in windows:
@@ -251,18 +252,18 @@ def parts(
 
 
 def in_segments(reader: Reader, bound: Bounds, segments: Segments) -> Iterator[Window]:
-    """Windows of the rows of a bucket's range that are in some segments."""
+    """Yield windows of those rows of a bucket's range that are in some segments."""
     return map(BatchWindow, reader.batches(bound, segments, heads=True))
 
 
 def keys_of(reader: Reader, window: Window, place: Place) -> Iterator[Iterator[Any]]:
-    """The keys of a window, in stretches."""
+    """Yield the keys of a window, in stretches."""
     for stretch in reader.steps(window.keys):
         yield place.giving(stretch, stretch)
 
 
 class Text:
-    """As ``keys_of``, decoded."""
+    """Decodes what scans with ``text=True`` give."""
 
     def __init__(self, name: bytes) -> None:
         self._name = name
@@ -278,7 +279,7 @@ class Text:
             ) from None
 
     def keys_of(self, reader: Reader, window: Window, place: Place) -> Iterator[Iterator[Any]]:
-        """The keys of a window, in stretches."""
+        """Yield the keys of a window as text, in stretches."""
         for stretch in reader.steps(window.keys):
             decoded: list[str] = []
             try:
@@ -290,25 +291,25 @@ class Text:
 
 
 class Items:
-    """The pairs or the values of the windows of one bucket: read one by one while the scan may be
-    a short one, then a stretch at a time, but never many bytes."""
+    """Gives the pairs, or the values, of windows of one bucket. Values are read one by one while
+    the scan may be a short one, then a stretch at a time, but never many bytes."""
 
     def __init__(self, name: bytes, tag: int, text: Text | None, *, with_keys: bool) -> None:
         self._name = name
         self._tag = tag
         self._text = text
         self._with_keys = with_keys
-        self._mean = STRETCH_BYTES // _FIRST  # bytes of a value in the stretch before
+        self._mean = STRETCH_BYTES // _FIRST  # mean bytes of a value in the stretch before
         self._given = 0
         self._opened: Callable[[JournalFile], Opened] | None = None
         self._located: BatchValues | None = None
-        self._looked = 0  # what had been given at the last look at the lease
+        self._looked = 0  # how many had been given at the last look at the lease
 
     def __call__(self, reader: Reader, window: Window, place: Place) -> Iterator[Iterator[Any]]:
         self._looked = self._given
         if self._given >= _SHORT:
             keep_freed()
-        # Large ones are hashed and cut out one by one, so that they come from memory but once.
+        # Large values are hashed and cut out one by one, so that they come from memory only once.
         if isinstance(window, BatchWindow) and self._mean < _LARGE_BYTES:
             yield from self._of_batch(reader, window, place)
             return
@@ -322,7 +323,7 @@ class Items:
     def _in_stretches(
         self, reader: Reader, keys: list[bytes], sqns: list[int], place: Place
     ) -> Iterator[Iterator[Any]]:
-        """What is given of these, which are read a stretch at a time."""
+        """Yield what is given of these rows; values are read a stretch at a time."""
         low = 0
         while low < len(keys):
             high = low + max(min(STRETCH_BYTES // self._mean, STEP, self._given // _AHEAD), 1)
@@ -338,7 +339,7 @@ class Items:
     def _one_by_one(
         self, reader: Reader, keys: list[bytes], sqns: list[int], place: Place, of: Window
     ) -> Iterator[Any]:
-        """What is given of these; each is read when it is asked for, unless it is kept."""
+        """What is given of these rows; each value is read on request, unless its item is kept."""
         self._given += len(keys)
         last = place.last if self._text is None else None
         kept = reader.kept_items(of, place.bound.prefix)
@@ -352,7 +353,7 @@ class Items:
     def _of_batch(
         self, reader: Reader, window: BatchWindow, place: Place
     ) -> Iterator[Iterator[Any]]:
-        """The same of many rows: what they are is looked at together, by array kernels."""
+        """Yield what is given of many rows, whose values array kernels locate together."""
         if self._located is None:
             self._located = BatchValues(reader)
         first = 0
@@ -383,7 +384,7 @@ class Items:
     def _together(
         self, reader: Reader, keys: list[bytes], values: list[bytes], place: Place
     ) -> Iterator[Any]:
-        """What is given of the first of these keys, as many as there are values."""
+        """What is given of the first keys, as many as there are values."""
         if self._given - self._looked >= STEP:
             reader.step()
             self._looked = self._given
@@ -411,12 +412,12 @@ def _values_of(items: Iterable[tuple[bytes, bytes]]) -> Iterator[bytes]:
 
 
 class Heads:
-    """(key, head) of each row of a window."""
+    """Gives (key, head) of each row of a window."""
 
     def __init__(
         self, text: Text | None, build: Callable[[bytes, Head], Any] | None = None
     ) -> None:
-        """``build``: what makes a head of (key, Head)."""
+        """``build``: makes the type's head from (key, Head)."""
         self._text = text
         self.build = build
 

@@ -66,7 +66,7 @@ class Item(NamedTuple, Generic[Out]):
 
 
 class _Shared(Reader):
-    """The snapshot's one reader, as each of its scans holds it: a scan's end does not end it."""
+    """The snapshot's one reader, shared by all its scans: the end of a scan does not close it."""
 
     def close(self) -> None:
         pass
@@ -218,14 +218,14 @@ class SnapshotBucket(Reading[Out, Told], Mapping[Out, Out]):  # type: ignore[mis
 
 
 def _to_span(start: object, end: object, prefix: object) -> Span:
-    """Which keys are wanted. Raises Misuse."""
+    """The span of keys that is wanted. Raises Misuse."""
     begins = None if prefix is None else to_bytes("prefix", prefix)
     return Span(to_bound("start", start), to_bound("end", end), begins)
 
 
 def _first(most: int | None, found: Iterator[T]) -> Iterator[T]:
-    """A generator refuses a second thread, and goes on; an ``islice`` lets go of what the first
-    one is running, and CPython crashes."""
+    """The first ``most`` of what is found, as a generator, which refuses a second thread and goes
+    on. A bare ``islice`` would let go of what the first thread is running, and CPython crash."""
     yield from found if most is None else islice(found, most)
 
 

@@ -48,7 +48,7 @@ from octavo.stats_types import (
 
 
 def stats(running: Running) -> Stats:
-    """Everything that the store knows of itself. O(files), of which ``consumers_of`` may read."""
+    """All figures of the store. O(files), some of which ``consumers_of`` may read."""
     bookie, inker = running.bookie.actor, running.inker.actor
     penciller, clerk = running.penciller.actor, running.inker_clerk.actor
     measures = inker.measures
@@ -143,11 +143,11 @@ def _journal_and_consumers(running: Running) -> tuple[JournalStats, list[Consume
         consumers = consumers_of(clerk.consumers.all(), entries, younger, above)
         if not unread or inker.manifest.entries is entries:
             return journal, consumers
-        # A file was compacted away meanwhile: what took its place is looked at instead.
+        # A file was compacted away meanwhile: look again, at what took its place.
 
 
 def _journal(inker: Inker, clerk: InkerClerk) -> tuple[JournalStats, tuple[JournalEntry, ...]]:
-    # In the order in which a file goes from one to the next: so each is found in one at least.
+    # In the order in which files move from one to the next, so that each is found at least once.
     active = inker.active
     waiting = list(inker.unsealed)
     entries = inker.manifest.entries
@@ -155,7 +155,7 @@ def _journal(inker: Inker, clerk: InkerClerk) -> tuple[JournalStats, tuple[Journ
         _journal_file(clerk, e.name, "sealed", e.base_sqn, e.last_sqn, e.count, e.bytes)
         for e in entries
     ]
-    known = entries[-1].last_sqn if entries else 0  # what is not in the manifest is younger
+    known = entries[-1].last_sqn if entries else 0  # files not in the manifest are younger
     waiting = [file for file in waiting if file.base > known and file is not active]
     younger = waiting if active is None or active.base <= known else [*waiting, active]
     files += [_unsealed(clerk, file) for file in younger]
@@ -177,7 +177,7 @@ def _unsealed(clerk: InkerClerk, file: JournalFile) -> JournalFileStats:
     state = "writing" if file.state is State.WRITING else "rolled"
     ends, entry = file.offsets, file.entry
     count, size = max(len(ends) - 1, 0), ends[-1] if ends else 0
-    if entry is not None:  # it has just been sealed, and so is without its offsets
+    if entry is not None:  # it has just been sealed, and so has no offsets any more
         count, size = entry.count, entry.bytes
     return _journal_file(clerk, file.name, state, file.base, file.base + count - 1, count, size)
 
@@ -209,7 +209,7 @@ def _ledger(levels: list[LevelStats], penciller: Penciller) -> LedgerStats:
 
 
 def levels_of(manifest: LedgerManifest) -> list[LevelStats]:
-    """What each level of a ledger holds."""
+    """Figures of each level of a ledger."""
     return [
         {
             "level": number,
@@ -227,7 +227,8 @@ def levels_of(manifest: LedgerManifest) -> list[LevelStats]:
 
 
 def _pending(disk: Disk, penciller: Penciller, clerk: InkerClerk) -> list[tuple[int, int]]:
-    """(gone since generation, bytes) of each file that waits: the ledger's, then the journal's."""
+    """(generation since which it is gone, bytes) of each file that waits: first the ledger's, then
+    the journal's."""
     waiting = [(generation, file.path) for generation, file in penciller.delete_pending.waiting]
     waiting += [(generation, file.path) for generation, file in clerk.delete_pending.waiting]
     found = []
@@ -262,8 +263,8 @@ def consumers_of(
     above: Callable[[JournalEntry, int], int],
 ) -> list[ConsumerStats]:
     """Where the consumers of the change feed are, and what they hold. ``younger``: last sqn and
-    records of each file that is not sealed. ``above``: records of a file above an sqn that it
-    covers; asked once a consumer at most, where the file has fewer records than sqns.
+    records of each file that is not sealed. ``above``: counts a file's records above an sqn that it
+    covers; called at most once a consumer, if the file has fewer records than sqns.
     O(consumers x files)."""
     out: list[ConsumerStats] = []
     for name, at in sorted(known.items(), key=lambda each: each[1].position):
@@ -291,9 +292,9 @@ def consumers_of(
 def records_above(
     disk: Disk, directory: str, unread: list[JournalEntry], entry: JournalEntry, sqn: int
 ) -> int:
-    """Records of a sealed file above ``sqn``, which it covers: numbers that were skipped after a
-    kill, or dropped, have none. A file that cannot be read is added to ``unread``: as many as it
-    may have. One map of the file, and a pass over its offsets."""
+    """Count a sealed file's records above ``sqn``, which it covers: numbers that were skipped after
+    a kill, or dropped, have none. A file that cannot be read is added to ``unread``, and counts as
+    many as it may have. One map of the file, and a pass over its offsets."""
     path = f"{directory}/{entry.name}"
     try:
         _, offsets = cdb.sealed_offsets(disk.map(path), path)
@@ -331,7 +332,7 @@ def _writes(running: Running) -> WriteStats:
 
 def _read_cache(bookie: Bookie, measures: Measures) -> ReadCacheStats:
     known = sum(measures.sources.values())
-    scale = measures.get.calls / known if known else 0.0  # for those since the last timed one
+    scale = measures.get.calls / known if known else 0.0  # includes gets since the last timed one
     return {
         "entries": len(bookie.cache.entries),
         "bytes": bookie.cache.bytes,

@@ -52,9 +52,9 @@ else:
     readers = Later("octavo.read_only")
 
 _MOST_MADE = 2048
-"""Buckets that are kept for who asks for them again: with what a put of theirs needs, 2 KB each."""
+"""Buckets kept for callers that ask for them again; with what their puts need, 2 KB each."""
 _LONGEST_KEPT = 256
-"""Bytes of the name of one that is."""
+"""A bucket whose name has more bytes is not kept."""
 
 
 @overload
@@ -100,7 +100,7 @@ def open(
 
 
 def opened_to_write(where: str, options: OpenOptions, *, briefly: bool = False) -> Store:
-    """See ``open``. ``briefly``: for one change, so that no merge is begun unasked."""
+    """See ``open``. ``briefly``: only for one change, so no merge is begun unasked."""
     chosen = checked_options(options)
     refuse_unfit()
     running = None
@@ -108,7 +108,7 @@ def opened_to_write(where: str, options: OpenOptions, *, briefly: bool = False) 
         with usable("path", where):
             running = startup.start(where, chosen, RealDisk(), briefly=briefly)
         return Store(running)
-    except BaseException:  # Ctrl-C: what nobody has, nobody could close
+    except BaseException:  # a Ctrl-C: nobody has the store yet, so nobody else could close it
         if running is not None:
             shutdown.abandon(running)
         raise
@@ -404,7 +404,7 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
         writes may not be durable (the store is closed all the same); AskCycle in a signal handler
         that interrupted a write of its own thread (the store stays open).
         """
-        with self._closing:  # an RLock: a handler may come in the midst of this, and call it
+        with self._closing:  # an RLock: a signal handler may call close in the middle of this
             if self._closed:
                 return
             shutdown.refuse_in_a_turn(self._running)
@@ -418,7 +418,7 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
             except BaseException:
                 shutdown.abandon(self._running)
                 raise
-            finally:  # not before: a child that is forked meanwhile has to let go of its copy
+            finally:  # only now: a child forked meanwhile has to let go of its copy
                 OPEN.discard(self)
             log.info("%s is closed", self.path)
 
@@ -434,9 +434,9 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
 
 def _buckets(reader: Reader, tag: int) -> Iterator[bytes]:
     yield from reader.buckets(tag)
-    reader.close()  # one that is broken off is collected, which must not ask for a turn
+    reader.close()  # not in a finally: the collector may end this, and must not ask for a turn
 
 
-# Behind all that is imported above: stores end before the pool that they need, and their locks.
+# After all imports: so stores are closed before the pool and the locks that they need are gone.
 at_end(close_all)
 os.register_at_fork(after_in_child=forked)

@@ -1,7 +1,7 @@
-"""What keys and values come out as, and what ``head`` gives: for type checkers.
+"""Type parameters of buckets, for type checkers: the type of keys and values, and that of heads.
 
-``Bucket`` alone is one whose keys and values come out as bytes, and whose heads are Heads;
-``Bucket[str]`` is one with ``text=True``; ``Bucket[bytes, Any]`` is of a type that builds heads.
+``Bucket`` alone returns keys and values as bytes, and heads as Heads; ``Bucket[str]`` is one with
+``text=True``; ``Bucket[bytes, Any]`` is of a type that builds heads.
 """
 
 from __future__ import annotations
@@ -24,5 +24,5 @@ else:
 
 
 def with_defaults(cls: type, parameters: Any) -> GenericAlias:
-    """``cls[parameters]`` as it is met when a program runs: Python 3.11 knows no defaults."""
+    """``cls[parameters]`` as evaluated at run time: Python 3.11 knows no defaults."""
     return GenericAlias(cls, parameters)

@@ -1,4 +1,4 @@
-"""Read everything, believe nothing: what ``store.verify()`` and ``octavo verify`` do."""
+"""Reads and checks everything in a store: what ``store.verify()`` and ``octavo verify`` do."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ __all__ = ["Report", "verify"]
 
 STEP = 1024
 MOST_KEYS = 2 << 20
-"""Records, and so keys, that are held against each other at once."""
+"""Records, and so keys, that are compared at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What is verified, beside the view of a reader."""
+    """What is verified, apart from the view of a reader."""
 
     disk: Disk
     identity: Identity
@@ -44,7 +44,7 @@ class Verified:
 
 
 def verify(running: Running, progress: Progress) -> Report:
-    """See ``verified``, of the store as it is now."""
+    """Verify the store as it is now: see ``verified``."""
     inker = running.inker.actor
     what = Verified(running.disk, running.identity, inker.manifest, inker.directory)
     with closing(Reader(running.bookie.actor)) as reader:
@@ -52,8 +52,8 @@ def verify(running: Running, progress: Progress) -> Report:
 
 
 def verified(what: Verified, reader: Reader, progress: Progress) -> Report:
-    """Every checksum and invariant of every file, then the journal against the ledger; with more
-    than two million records through scratch files of 60 bytes a record. Raises StorageFull,
+    """Check every checksum and invariant of every file, then the journal against the ledger. More
+    than two million records go through scratch files of 60 bytes a record. Raises StorageFull,
     StorageFailed if those cannot be written."""
     report = Report()
     unreadable: list[str] = []
@@ -77,7 +77,7 @@ def verified(what: Verified, reader: Reader, progress: Progress) -> Report:
                         report.problems += found.problems
                         reader.renew()
             except (StorageFull, ScratchFailed, SnapshotExpired):
-                raise  # it is this process that is short of something, or too late
+                raise  # no damage: this process is short of something, or too late
             except (OctavoError, OSError) as wrong:
                 reader.check()  # that it was closed, say, is no damage
                 report.problems.append(str(wrong))
@@ -88,7 +88,7 @@ def verified(what: Verified, reader: Reader, progress: Progress) -> Report:
 
 
 def _records(journal: JournalManifest, reader: Reader) -> int:
-    """How many there are, or nearly: no file is looked at."""
+    """About how many records there are, without a look at any file."""
     return sum(
         entry.count if (entry := journal.find(file.base)) and entry.count else len(file.offsets)
         for file in _files(reader)
@@ -96,8 +96,8 @@ def _records(journal: JournalManifest, reader: Reader) -> int:
 
 
 def _files(reader: Reader) -> list[JournalFile]:
-    """Those with a record that the reader sees: the active file without one goes as a commit brings
-    files, whoever reads."""
+    """The files with a record that the reader sees. The active file, if it has none, is left out:
+    when a commit brings files it is removed, even if it is being read."""
     return [file for file in reader.view.journal.files if file.base <= reader.sqn]
 
 
@@ -119,7 +119,7 @@ def _ledger_steps(disk: Disk, reader: Reader) -> Iterator[Step]:
 def _agreement(
     what: Verified, reader: Reader, both: Both, unreadable: list[str]
 ) -> Iterator[Report]:
-    """See ``agreement``, which looks at all files, and so only where all can be read."""
+    """See ``agreement``: it looks at all files, so it is done only if all can be read."""
     if unreadable:
         told = "not compared, for there are files that cannot be read: octavo.repair saves the rest"
         yield Report(problems=[f"ledger and journal: {told}"])
@@ -153,7 +153,7 @@ def _journal_file(what: Verified, file: JournalFile, upto: int, both: Both) -> I
             )
         if records := _whole_file(what.disk, file, both):
             yield Report(journal_files=1, records=records, bytes=length)
-            # Now that its records are whole: where one is not, that is what is to be told.
+            # Only once its records are found whole: a damaged record is the better message.
             verify_windows(view, trailer, file.path)
             return
     records = 0
@@ -178,8 +178,8 @@ def _journal_file(what: Verified, file: JournalFile, upto: int, both: Both) -> I
 
 
 def _whole_file(disk: Disk, file: JournalFile, both: Both) -> int:
-    """Check a sealed file by array kernels; how many records it has, or 0 where anything is
-    wrong with any of them: what that is, reading them one by one tells."""
+    """Check a sealed file by array kernels. Returns how many records it has, or 0 if anything is
+    wrong with any of them: reading them one by one then tells what it is."""
     noted: list[Noted] = []
     try:
         view, table, stretches = file_records(disk, file.path, file.seed, file.base)

@@ -1,1 +1,1 @@
-"""How the journal gives space back, and when a file that was replaced may go."""
+"""Gives back the journal's space, and decides when a file that was replaced may go."""

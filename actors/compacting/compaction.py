@@ -1,4 +1,5 @@
-"""Compaction on demand: every file with much to gain, oldest first, on the thread that asked.
+"""Compaction on demand: rewrites every file with much to gain, oldest first, on the caller's
+thread.
 
 Oldest first, because a delete can go only when no older file holds what it hides.
 """
@@ -21,7 +22,7 @@ from octavo.manifest.run_choice import MAX_RUN_SQNS, REWRITE_PERCENT
 from octavo.manifest.small_files import MANY_SMALL, SMALL
 
 HIDING_PERCENT = 5.0
-"""Deletes that make up more of the journal than this are worth finding out exactly which older
+"""If deletes make up more of the journal than this, it is worth finding out exactly which older
 files still hold what they hide."""
 
 
@@ -63,9 +64,9 @@ def compact(clerk: InkerClerk, progress: Progress = untold) -> Compacted:
             full = full or left
             if full is None:
                 break
-            if not older:  # what others write meanwhile is garbage again and again
+            if not older:  # newer garbage does not count: writers make more of it all the time
                 raise full
-            full = _settled(clerk)  # what was given back may be the room for it
+            full = _settled(clerk)  # the space given back may be room enough now
         clerk.actor_ref.call(InkerClerk.sweep)
         after = clerk.sealed()
         there = {entry.name for entry in after}
@@ -92,14 +93,14 @@ def trim(clerk: InkerClerk) -> int:
                 raise full
             settle(clerk)  # what was given back may be the room for it
             clerk.actor_ref.call(trimming.trim)
-        return clerk.trimmed - before  # with what went unasked as memory was saved
+        return clerk.trimmed - before  # also counts what was trimmed unasked as memory was saved
 
 
 def settle(clerk: InkerClerk) -> None:
-    """Have what is in memory and in the active file saved and sealed."""
+    """Have memory saved and the active file sealed."""
     try:
         clerk.bookie.call(journal_install.rolled)
-    except OSError as error:  # before anything was changed: the store goes on
+    except OSError as error:  # nothing was changed yet, so the store goes on
         raise StorageFailed(str(clerk.inker.actor.disk.reason(error))) from error
     saver = clerk.bookie.actor.clerk
     if saver is not None:
@@ -108,20 +109,20 @@ def settle(clerk: InkerClerk) -> None:
 
 
 def seal_waiting(inker: Inker, patience: float | None = None, upto: int = MAX_SQN) -> None:
-    """Have the files that were rolled sealed, those that begin up to this sqn, as far as that
-    works. Not in the turns of the Inker and its files; ``patience``: how long each of those is
-    waited for, in seconds."""
+    """Have the rolled files that begin at or below the sqn ``upto`` sealed, as far as that works.
+    Not in the turns of the Inker and its files; ``patience``: how long to wait for each of those
+    turns, in seconds."""
     for _ in range(2 * len(inker.unsealed) + 2):
         waiting = [file for file in inker.unsealed if file.base <= upto]
         if not waiting or inker.failed is not None:
             return
         inker.actor_ref.call(Inker.seal_next)
-        for actor in (waiting[0], inker):  # in their turns what was sent to them is done
+        for actor in (waiting[0], inker):  # their turns handle the messages sent to them
             actor.answer(patience)
 
 
 def _settled(clerk: InkerClerk) -> StorageFull | None:
-    """As ``settle``; what was said where there was no room for that."""
+    """As ``settle``, but returns the error if there was no room for it."""
     try:
         settle(clerk)
     except StorageFull as full:
@@ -130,8 +131,9 @@ def _settled(clerk: InkerClerk) -> StorageFull | None:
 
 
 def _pass(clerk: InkerClerk, progress: Progress, upto: int) -> tuple[int, int, StorageFull | None]:
-    """All files once, oldest first: (records dropped, those of files up to this sqn, what was said
-    where files were left as they are, since there was no room for what is live of them)."""
+    """Go through all files once, oldest first. Returns (records dropped; those of them in files up
+    to the sqn ``upto``; the error if files were left as they are, since there was no room for their
+    live records)."""
     clerk.drop_holders()
     scores = clerk.actor_ref.call(InkerClerk.survey)
     entries = clerk.eligible()
@@ -143,7 +145,7 @@ def _pass(clerk: InkerClerk, progress: Progress, upto: int) -> tuple[int, int, S
 def _count_stale(
     scores: dict[str, Score], entries: Sequence[JournalEntry], stale: dict[str, int]
 ) -> None:
-    """Add to the scores the key deltas that are stale, in bytes by file."""
+    """Add stale key deltas to the scores as garbage. ``stale``: their bytes, by file."""
     for entry in entries:
         if entry.name in scores and entry.name in stale:
             scores[entry.name].garbage += 100.0 * stale[entry.name] / max(entry.bytes, 1)
@@ -161,7 +163,7 @@ def _rewritten(
     hiding = sum(scores[e.name].hiding * e.bytes for e in entries if e.name in scores) / total
     bound = 0.0 if hiding > HIDING_PERCENT else REWRITE_PERCENT
     dropped = older = done = position = 0
-    most: int | None = None  # files at a time
+    most: int | None = None  # files to rewrite at a time
     full = None
     while left := _from(clerk, position):
         progress(left[0].name, min(done, total), total)
@@ -170,13 +172,13 @@ def _rewritten(
             try:
                 found = clerk.actor_ref.call(InkerClerk.rewrite, run, deltas)
             except StorageFull as none:
-                if len(run) > 1:  # again, and the first one goes before the next is rewritten
+                if len(run) > 1:  # one by one: each then goes before the next is rewritten
                     most = 1
                     continue
                 full = none
             else:
                 if found.damaged:
-                    continue  # again, without that file
+                    continue  # again, without the damaged file
                 dropped += found.dropped
                 older += found.dropped if run[-1].last_sqn <= upto else 0
         run = run or left[:1]
@@ -187,7 +189,7 @@ def _rewritten(
 
 
 def _from(clerk: InkerClerk, sqn: int) -> list[JournalEntry]:
-    """The sealed files from this sqn on, as many as one run may have. O(log files)."""
+    """The sealed files from this sqn on, at most as many as one run may have. O(log files)."""
     manifest = clerk.inker.actor.manifest
     first = bisect_left(manifest.bases, sqn)
     return list(manifest.entries[first : first + MANY_SMALL])
@@ -196,11 +198,11 @@ def _from(clerk: InkerClerk, sqn: int) -> list[JournalEntry]:
 def next_run(
     clerk: InkerClerk, entries: Sequence[JournalEntry], scores: dict[str, Score], bound: float
 ) -> list[JournalEntry]:
-    """The files from the first of these on that are to be rewritten together; [] if it is not.
-    O(these), and O(files) for each that has deletes.
-    A run is longer than it may be otherwise where all of it makes no more than one file. Deletes
-    are garbage where everything older is clean. No run goes past a file without a score: the new
-    files cover all sqns of a run."""
+    """The run of files, beginning with the first of these, to be rewritten together; [] if that one
+    is to stay. O(these), and O(files) for each that has deletes.
+    A run may exceed the usual length if together its files make no more than one. Deletes count as
+    garbage if everything older is clean. A run ends before a file without a score, since the new
+    files cover all sqns of the run."""
     roll_size = clerk.inker.actor.roll_size
     small = roll_size // SMALL
     together = 0

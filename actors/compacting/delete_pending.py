@@ -1,4 +1,4 @@
-"""Files that a newer manifest does without, and that wait for the snapshots that need them."""
+"""Files that the newest manifest no longer has, kept until no snapshot needs them."""
 
 from __future__ import annotations
 
@@ -15,33 +15,35 @@ File = TypeVar("File", "JournalFile", "LedgerFile")
 
 
 class DeletePending(Generic[File]):
-    """Those of the ledger or the journal; all of it in the turn of the actor that keeps them."""
+    """The pending files of the ledger or of the journal; used in the turn of the actor that has
+    them."""
 
     def __init__(
         self, register: SnapshotRegister, remove: Callable[[str], None], log: LoggerAdapter[Logger]
     ) -> None:
-        """``remove`` the file of a path; it may raise OSError."""
+        """``remove``: removes the file at a path; it may raise OSError."""
         self._register = register
         self._remove = remove
         self._log = log
-        self.replaced: list[File] = []  # of which the Bookie was not told yet
+        self.replaced: list[File] = []  # the Bookie's view may still have these
         self.waiting: list[tuple[int, File]] = []  # (gone since generation, file), ascending
 
     def retire(self, generation: int) -> None:
-        """Views from ``generation`` on do without what was replaced. Only after the Bookie took
-        that: until then a new snapshot may still be of the old files. What it was not told of in
-        time is so the next time."""
+        """Have the replaced files wait for the views before ``generation``; later views do without
+        them. Only once the Bookie has the new files: until then a new snapshot may still use the
+        old ones. If the Bookie was not told in time, the next call has them wait."""
         gone, self.replaced = self.replaced, []
         for file in gone:
             file.actor_ref.call(type(file).replace)
             self.waiting.append((generation, file))
 
     def sweep(self) -> int:
-        """Delete the files that no live snapshot needs; how many still wait. After ``retire``, and
-        whenever a snapshot ends. O(files that go).
+        """Delete the files that no live snapshot needs; returns how many still wait. Called after
+        ``retire``, and whenever a snapshot ends. O(files that go).
 
-        A file waits no more before it is deleted, however that ends: one that was half let go of
-        can not be deleted again, and all later sweeps would fail of it. The next start removes it.
+        A file leaves the queue before it is deleted, whether or not that works: one that was half
+        let go of cannot be deleted again, and every later sweep would fail on it. The next start
+        removes it.
         """
         self._register.expire()
         while self.waiting and not self._register.needed(self.waiting[0][0]):

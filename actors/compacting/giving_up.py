@@ -1,4 +1,4 @@
-"""Files made for a manifest that, after an error, does not name them."""
+"""Gives up files that were made for a manifest which, after an error, does not name them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ log = messages_of("octavo.disk")
 
 
 def for_certain(error: BaseException) -> bool:
-    """Whether a change that raised this is not in a manifest's log and never will be, so that what
-    it would have named may go: it came not so far, or was taken back. Of any other the next start
-    finds out."""
+    """Whether a manifest change that raised this error is certain never to be in the log: it did
+    not get that far, or was taken back. Then the files it would have named may go. After any other
+    error, the next start finds out whether the change is there."""
     return isinstance(error, (StorageFull, Misuse, AskTimeout))
 
 
 @contextmanager
 def named_or_gone(files: Sequence[File], names: Callable[[], Iterable[str]]) -> Iterator[None]:
-    """Within it a manifest, whose ``names`` are asked for, comes to name these files. Where it does
-    not, their actors stop, and they go, unless a crash may bring the change to light."""
+    """A context in which a manifest comes to name these files; ``names`` returns what it names. If
+    it fails, the actors of those not named stop, and the files are removed, unless the change may
+    be in the log and take effect after a crash."""
     try:
         yield
     except OctavoError as error:
@@ -43,8 +44,8 @@ def named_or_gone(files: Sequence[File], names: Callable[[], Iterable[str]]) -> 
 
 
 def remove(disk: Disk, paths: Iterable[str]) -> None:
-    """Remove files that no manifest names, as far as they are there. One that stays is removed by
-    the next start."""
+    """Remove files that no manifest names. Missing ones are ignored; one that cannot be removed is
+    left for the next start."""
     for path in paths:
         try:
             disk.unlink(path)

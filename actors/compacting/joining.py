@@ -1,13 +1,14 @@
-"""Small neighbouring journal files are put together, so that there are never many.
+"""Joins small neighbouring journal files, so that there are never many.
 
-Each commit of a job makes files of its own, however little they hold, and so does what has the
-journal go on in a new file: a publishing, a backup, a kill. And each file costs whatever looks at
-all of them: an opening, a backup, a commit, a pass of Spark. Above the horizon nothing is dropped
-by that: who asks what changed, or for an earlier state, finds it as before. Up to it, where no feed
-is whole any more, files are compacted as any, which also ends the earlier states that could be
-restored until then.
+Each commit of a job makes files of its own, however little they hold, and so does whatever has the
+journal go on in a new file: a publishing, a backup, a kill. And each file costs everything that
+looks at all of them: an opening, a backup, a commit, a pass of Spark.
 
-Functions that run in the turn of the Inker's clerk, but for those that say so.
+Above the horizon, joining drops nothing: the change feed and earlier states stay as they were. Up
+to it, where no feed is complete any more, the files are compacted like any others, which also ends
+the earlier states that could be restored until then.
+
+These functions run in the turn of the Inker's clerk, except those that say otherwise.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ if TYPE_CHECKING:
 
 
 def is_due(clerk: InkerClerk) -> bool:
-    """Whether there are small files to be put together unasked. In no turn. O(files)."""
+    """Whether there are small files to be joined unasked. In no turn. O(files)."""
     return clerk.options.compact_every_seconds is not None and bool(_run(clerk))
 
 
 def came(clerk: InkerClerk) -> None:
-    """Files came: if now there are many small ones, they are put together soon. In no turn."""
+    """Files came: if there are many small ones now, have them joined soon. In no turn."""
     if is_due(clerk):
         clerk.actor_ref.send(join_unasked)
 
 
 def one_came(clerk: InkerClerk, entry: JournalEntry) -> None:
-    """A file was sealed: see now and then whether there are many small ones. They are put together
-    once the ledger has what is in them, so memory is saved first if need be."""
+    """A file was sealed: look, after every few small ones, whether there are many, and have them
+    joined. That needs their records in the ledger, so memory is saved first if need be."""
     if clerk.options.compact_every_seconds is None or clerk.trims or clerk.closing:
         return
     clerk.small_came += _fill(clerk.inker.actor, entry) * SMALL < 1
@@ -59,17 +60,19 @@ def _push(bookie: Bookie) -> None:
 
 @interruptible
 def join_unasked(clerk: InkerClerk) -> None:
-    """``join``, then come back for the next."""
+    """``join``, then come back for the next files."""
     if clerk.unasked(join):
         clerk.actor_ref.send(join_unasked)
 
 
 def join(clerk: InkerClerk) -> Done | None:
-    """Put the oldest small files together that are worth it; None: there are none. One job, and one
-    more around each file that is found damaged, for a commit that waits waits for one piece."""
+    """Join the oldest small files for which it is worth it; None if there are none. It is one job
+    (and one more for each file found damaged), so that a waiting commit waits for one piece
+    only."""
     horizon = clerk.inker.actor.manifest.horizon
     while run := _run(clerk):
-        # Up to the horizon as any compaction: no consumer needs it, and the horizon stays.
+        # Up to the horizon it is an ordinary compaction: no consumer needs what it drops, and the
+        # horizon stays where it is.
         above = run[0].base_sqn > horizon
         done = clerk.replace(run, drops=False) if above else clerk.rewrite(run)
         if not done.damaged:
@@ -78,9 +81,9 @@ def join(clerk: InkerClerk) -> Done | None:
 
 
 def _run(clerk: InkerClerk, *, saved: bool = True) -> list[JournalEntry]:
-    """Files up to the horizon, or files above it: what it says of a file, and a file says of when
-    it was compacted, is to hold for all that is in it. ``saved``: only such as the ledger has all
-    of."""
+    """The next files to join, all up to the horizon or all above it: what that says of a file, and
+    what the file says of when it was compacted, must hold for all of its records. ``saved``: only
+    files whose records are all in the ledger."""
     inker = clerk.inker.actor
     horizon, sealed = inker.manifest.horizon, clerk.sealed()
     may = {entry.name for entry in (clerk.whole() if saved else clerk.undamaged())}
@@ -92,10 +95,10 @@ def _run(clerk: InkerClerk, *, saved: bool = True) -> list[JournalEntry]:
             run = countable(sealed[low + found.start : low + found.stop])
             if len(run) > 1:
                 return run
-            low += found.start + 1  # it covers as many sqns as a file may, however few it has
+            low += found.start + 1  # that file alone covers as many sqns as one may
     return []
 
 
 def _fill(inker: Inker, entry: JournalEntry) -> float:
-    """How full a file is; 1: full."""
+    """How full a file is, by bytes or records; 1: full."""
     return max(entry.bytes / inker.roll_size, entry.count / inker.roll_count)

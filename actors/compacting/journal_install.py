@@ -1,6 +1,6 @@
-"""How a run of journal files is replaced by others: the manifest, then the view, then the files.
+"""Replaces a run of journal files by others: in the manifest, then in the view, then on disk.
 
-Functions that run in the turn of the actor that they are given.
+These functions run in the turn of the actor they are given, unless they say otherwise.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ if TYPE_CHECKING:
     from octavo.actors.bookie import Bookie
 
 _LEASE_SECONDS = 7 * 86400.0
-"""Far above what a job takes; the lease is released with the job."""
+"""Far longer than any job takes; the lease is released with the job."""
 
 
 def replace_files(
     inker: Inker, removed: Sequence[str], added: Sequence[JournalEntry], horizon: int
 ) -> list[JournalFile]:
-    """In the Inker's turn: one durable change of the manifest, then new lookups find the new
-    files. ``added`` have their actors. The files that went."""
+    """In the Inker's turn: make one durable change of the manifest, after which new lookups find
+    the new files. The files in ``added`` have their actors. Returns the files that went."""
     manifest = inker.manifest.edit(added, removed, horizon=horizon)
     names, files = set(removed), inker.view.files
     gone = [file for file in files if file.name in names]
     left = [file for file in files if file.name not in names]
-    view = JournalView.of([*left, *(entry.file for entry in added)])  # behind it no memory is taken
+    # The view is made first, so that nothing after the manifest's change needs memory.
+    view = JournalView.of([*left, *(entry.file for entry in added)])
     try:
         inker.commit(manifest)
     except StorageFull:
@@ -48,8 +49,8 @@ def replace_files(
 
 
 def remove_left(inker: Inker, waiting: Sequence[JournalFile], arguments: Mapping[str, Any]) -> None:
-    """Remove what a worker that was killed has made of a job, or begun: its scratch file, and files
-    among the sqns of its run that neither the manifest names nor are ``waiting``. In no turn."""
+    """Remove what a killed worker left of a job: its scratch file, and files within the sqns of its
+    run that are neither named by the manifest nor ``waiting``. In no turn."""
     disk, directory = inker.disk, inker.directory
     run = arguments.get("run")
     kept = {entry.name for entry in inker.manifest.entries}
@@ -61,33 +62,33 @@ def remove_left(inker: Inker, waiting: Sequence[JournalFile], arguments: Mapping
             if name == arguments.get("scratch") or (ours and name not in kept):
                 disk.unlink(f"{directory}/{name}")
     except OSError:
-        pass  # the next start removes what stays
+        pass  # the next start removes the rest
 
 
 def stays_expired(bookie: Ref[Bookie], moment: int) -> None:
-    """Before values that expired up to ``moment``, ms UTC, go: the ledger's manifest says so, and
-    from now on every view, so that no clock that is set back shows their keys. In no turn of
-    these."""
+    """Have the ledger's manifest, and every view from now on, say that what expired up to
+    ``moment``, ms UTC, stays expired. Called before such values are dropped, so that their keys do
+    not reappear if the clock is set back. In no turn of the actors involved."""
     running = bookie.actor
     if moment > running.view.ledger.expired_ms:
         try:
             running.penciller.call(Penciller.stays_expired, moment)
         except (StorageFull, AskTimeout):
             raise  # nothing changed
-        except OctavoError as error:  # and nothing is merged any more: memory would only grow
+        except OctavoError as error:  # nothing is merged from now on: memory would only grow
             running.inker.actor_ref.call(Inker.poison, error)
             raise
         bookie.call(expired)
 
 
 def expired(bookie: Bookie) -> None:
-    """In the Bookie's turn: judge by what the Penciller's manifest says has expired."""
+    """In the Bookie's turn: take over from the Penciller's manifest what has expired for good."""
     ledger, told = bookie.view.ledger, bookie.penciller.actor.manifest.expired_ms
     bookie.view = replace(bookie.view, ledger=replace(ledger, expired_ms=told))
 
 
 def mark_clean(inker: Inker, names: Sequence[str], clean_sqn: int) -> None:
-    """In the Inker's turn: these files hold no superseded put as of ``clean_sqn``."""
+    """In the Inker's turn: note that these files hold no superseded put as of ``clean_sqn``."""
     wanted = set(names)
     marked = [
         replace(entry, clean_sqn=max(entry.clean_sqn, clean_sqn))
@@ -98,19 +99,19 @@ def mark_clean(inker: Inker, names: Sequence[str], clean_sqn: int) -> None:
 
 
 def journal_replaced(bookie: Bookie) -> int:
-    """In the Bookie's turn: take the Inker's view; the generation of the new one."""
+    """In the Bookie's turn: take over the Inker's view; returns the new view's generation."""
     generation = bookie.view.generation + 1
     bookie.view = replace(bookie.view, journal=bookie.inker.view, generation=generation)
     return generation
 
 
 def leased(bookie: Bookie, number: int) -> View:
-    """In the Bookie's turn: the view that a lease of this number of the register holds now."""
+    """In the Bookie's turn: hold the present view by a lease with this number, and return it."""
     bookie.register.register(bookie.view.generation, _LEASE_SECONDS, number)
     return bookie.view
 
 
 def rolled(bookie: Bookie) -> None:
-    """In the Bookie's turn: begin a new journal file, and push what memory has."""
+    """In the Bookie's turn: begin a new journal file, and push memory."""
     bookie.inker.roll()
     bookie.push()

@@ -1,7 +1,7 @@
-"""What the Inker's clerk does on schedule, unasked: the run of files that is worth most is
-compacted, or small files are put together.
+"""What the Inker's clerk does on schedule, unasked: it compacts the run of files that is worth
+most, or joins small files.
 
-Functions that run in its turn.
+These functions run in its turn.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = messages_of("octavo.compaction")
 
 @interruptible
 def work(clerk: InkerClerk) -> None:
-    """Do one piece; then come back for the next. On the pool."""
+    """Do one piece of work, then come back for the next. On the pool."""
     if clerk.closing:
         return
     inker = clerk.inker.actor

@@ -1,6 +1,6 @@
-"""The journal of a head-only store: what the ledger has of it goes, unread.
+"""Trims the journal of a head-only store: files that the ledger has all of go, unread.
 
-Functions that run in the turn of the Inker's clerk.
+These functions run in the turn of the Inker's clerk.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = messages_of("octavo.compaction")
 
 
 def trim(clerk: InkerClerk) -> None:
-    """Let go of the sealed files that the ledger has all of; ``trimmed`` grows by their bytes.
+    """Remove the sealed files that the ledger has all of; ``trimmed`` grows by their bytes.
 
     Raises Closed, StorageFull, StorageFailed, Corruption (of the ledger).
     """
@@ -46,8 +46,8 @@ def trim(clerk: InkerClerk) -> None:
 
 
 def _refuse_missing(penciller: Ref[Penciller], ledger: LedgerManifest) -> None:
-    """Raise Corruption where the ledger lacks a file: what is in it, only the journal may still
-    have. One listing."""
+    """Raise Corruption if a ledger file is missing: only the journal may still have its contents.
+    One listing."""
     disk, directory = penciller.actor.disk, penciller.actor.directory
     there = set(disk.listdir(directory))
     for name in (entry.name for entry in ledger.entries):
@@ -58,8 +58,8 @@ def _refuse_missing(penciller: Ref[Penciller], ledger: LedgerManifest) -> None:
 
 
 def _refuse_damaged(clerk: InkerClerk, ledger: LedgerManifest, low: int, high: int) -> None:
-    """Raise Corruption where a ledger file that may have records of the sqns [low, high] is not
-    whole: the worker reads each file once, before the first journal file goes that is in it."""
+    """Raise Corruption if a ledger file that may have records of the sqns [low, high] is damaged.
+    The worker reads each file once, before the first journal file goes whose records are in it."""
     entries = ledger.entries
     clerk.whole_ledger &= {entry.name for entry in entries}
     doubtful = [
@@ -73,7 +73,7 @@ def _refuse_damaged(clerk: InkerClerk, ledger: LedgerManifest, low: int, high: i
 
 
 def _needed(clerk: InkerClerk, persisted: int) -> int:
-    """Records at or below this sqn neither the ledger nor a consumer needs."""
+    """The sqn up to which, inclusive, neither the ledger nor a consumer needs the journal."""
     return min(persisted, clerk.consumers.lowest())
 
 

@@ -1,4 +1,4 @@
-"""Journal files that compaction replaced, kept for a while in case somebody wants them back.
+"""Keeps journal files that compaction replaced for a while, in case somebody wants them back.
 
 A file's name in the directory begins with the moment it came there, ms UTC in 16 hexadecimal
 digits; the rest is the name it had.
@@ -30,7 +30,7 @@ class Waste:
             disk.mkdir_within(store, name)
 
     def remove(self, path: str) -> None:
-        """A file goes: hither, or for good. Raises OSError."""
+        """Move a file here or, with a retention of 0, delete it. Raises OSError."""
         if self._retention_ms:
             name = path.rpartition("/")[2]
             self._disk.rename(path, f"{self._directory}/{self._clock_ms():016x}-{name}")
@@ -38,7 +38,8 @@ class Waste:
             self._disk.unlink(path)
 
     def sweep(self) -> None:
-        """Remove what has been there for long enough; later, where that fails. One listing."""
+        """Delete the files whose time is over; those that cannot be are tried again later. One
+        listing."""
         now = self._clock_ms()
         try:
             names = self._disk.listdir(self._directory)
@@ -57,7 +58,7 @@ class Waste:
 
 
 def _moment(name: str) -> int | None:
-    """When a file came here, ms UTC; None: it is not ours."""
+    """When a file came here, ms UTC; None if its name is not one of these."""
     stamp, dash, rest = name.partition("-")
     if not dash or len(stamp) != 16 or not rest.endswith(SEALED):
         return None

@@ -1,1 +1,1 @@
-"""Long calls that keep a store: backup, restore, repair, publishing, taking in commits."""
+"""The long calls that keep a store: backup, restore, repair, publishing, taking in commits."""

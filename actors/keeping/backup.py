@@ -1,12 +1,13 @@
-"""Hot backup: a store directory made of second names for this one's files, as of one sqn.
+"""Hot backup: makes a store directory of hard links to this store's files, as of one sqn.
 
-In this order, so that a crash at any moment leaves the backup before or the one after:
+The order of the steps is such that a crash at any moment leaves either the earlier backup or the
+new one:
 
     roll, seal     everything up to the backup's sqn is in sealed files, which never change again
-    link           the files that are not there yet; no manifest names them, so the mark UPDATING
-                   does, that an opening must not take them in
-    journal        its manifest, as one snapshot record of a new epoch: the moment of truth
-    ledger         likewise; an older one is only further behind, and the journal is replayed
+    link           the files that are not there yet. No manifest names them; the mark UPDATING does,
+                   so that an opening does not take them in
+    journal        its manifest, as one snapshot record of a new epoch: the moment that decides
+    ledger         likewise; if it stays the older one, an opening replays more of the journal
     remove         what no manifest names any more, and the mark
 """
 
@@ -74,7 +75,7 @@ class BackedUp:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What is to be in a backup, held by a lease until it is."""
+    """What is to be in a backup; a lease holds it until it is there."""
 
     sqn: int
     ledger: LedgerManifest
@@ -113,7 +114,7 @@ def _backed_up(
             done = _filled(running, target, ledger, copy, progress)
         else:
             with none_left(disk, path):
-                # What one that was cut short left there may not be durable, and not become so.
+                # An earlier try was cut short: what it left may not be durable, nor become so.
                 remove_all_in(disk, target, but=LOCK)
                 done = _filled(running, target, ledger, copy, progress)
                 give_name(disk, path)
@@ -154,7 +155,7 @@ def _filled(
         bookie.release(number)
     ceiling = state.sqn + 1
     if (kept.persisted_sqn if last is None else last) < state.sqn:
-        ceiling += GIVEN_BACK  # or an opening would miss what no record was given
+        ceiling += GIVEN_BACK  # or an opening would take sqns that no record got for lost ones
     journal = state.manifest.up_to(state.sqn, entries, ceiling)
     after = after._replace(sqn=state.sqn)
     shared = state.manifest.horizon if before is None else before.sqn
@@ -197,18 +198,18 @@ def _taken(bookie: Bookie, number: int, head_only: bool) -> _State:
     sqn = inker.last_sqn
     view = journal_install.leased(bookie, number)
     manifest, files = inker.actor_ref.call(_journal_now)
-    ledger = view.ledger.emptied() if condemned else view.ledger  # made anew at the opening
+    ledger = view.ledger.emptied() if condemned else view.ledger  # an opening makes it anew
     return _State(sqn, ledger, manifest, files)
 
 
 def _journal_now(inker: Inker) -> tuple[JournalManifest, tuple[JournalFile, ...]]:
-    """In the Inker's turn: its manifest and its files agree there."""
+    """In the Inker's turn, in which they agree: its manifest and its files."""
     return inker.manifest, inker.view.files
 
 
 def _entries(state: _State, inker: Inker) -> tuple[list[JournalEntry], int | None]:
-    """What a manifest is to say of the journal's files up to the sqn, and the last that is in
-    them; None: there are none."""
+    """The manifest entries of the journal's files up to the backup's sqn, and the last sqn in them,
+    None if there are no files."""
     known = {entry.base_sqn: entry for entry in state.manifest.entries}
     entries = []
     for file in state.files:
@@ -226,8 +227,9 @@ def _entries(state: _State, inker: Inker) -> tuple[list[JournalEntry], int | Non
 
 
 def _up_to(last: int | None, ledger: LedgerManifest) -> LedgerManifest:
-    """The ledger in the backup: it has the journal up to the last record that there is. Numbers
-    that an unclean stop skipped are in no file, and would be taken for a journal's lost end."""
+    """The ledger for the backup, its persisted sqn lowered to the last record that there is. Sqns
+    that an unclean stop skipped are in no file, and would be taken for a lost end of the
+    journal."""
     if last is None:
         return ledger
     return replace(ledger, persisted_sqn=min(ledger.persisted_sqn, last))
@@ -236,11 +238,11 @@ def _up_to(last: int | None, ledger: LedgerManifest) -> LedgerManifest:
 def _begin(
     disk: Disk, path: str, owners: int, journal: JournalManifest, ledger: LedgerManifest
 ) -> None:
-    """Write both manifests, the journal's first: from then on this is the backup's state, of which
-    the mark tells the ledger's. Their epoch is above ``owners``, in which the youngest of the files
-    was made."""
+    """Write both manifests, the journal's first: from then on, this is the backup's state, and the
+    mark has its ledger's manifest. Their epoch is above ``owners``, in which the youngest of the
+    files was made."""
     directories = [f"{path}/{folder}/manifest" for folder in ("journal", "ledger")]
-    with suppress(Corruption):  # nobody reads that state by what a mark tells of it
+    with suppress(Corruption):  # the present state cannot be read, so nobody needs a mark for it
         found, there = (change_log.recover(disk, directory) for directory in directories)
         update_mark.write_ledger_to_come(disk, path, found, there)
     epoch = max(owners, *(_epoch(disk, directory) for directory in directories)) + 1
@@ -252,5 +254,5 @@ def _begin(
 def _epoch(disk: Disk, directory: str) -> int:
     try:
         return change_log.recover(disk, directory).epoch
-    except Corruption:  # an old one that nothing can be read of: it is replaced
+    except Corruption:  # an old log that cannot be read, and is replaced: epochs by file names
         return max([found.epoch for found in map(id_of, disk.listdir(directory)) if found])

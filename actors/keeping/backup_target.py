@@ -1,8 +1,8 @@
-"""Where a backup may go: into a new directory, or over an earlier backup of the same store.
+"""Decides where a backup may go: into a new directory, or over an earlier backup of the same store.
 
 A backup bears its store's id, and so does the backup of a backup. Its identity also says which
-backup it is and of which one of them, so that each is brought up to date by the one that it was
-made from, and by no other: what they wrote since they parted would be lost.
+backup it is, and which of these stores it was made from. So each is brought up to date only by the
+one that it was made from: with any other, what was written since they parted would be lost.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.store_identity import IDENTITY
 
 PARTIAL = ".partial"
-"""A first backup is made under its name and this, and gets its name when it is whole."""
+"""A first backup is made under its name with this suffix, and gets its name when it is whole."""
 
 
 def destination(disk: Disk, who: Identity, source: str, path: str) -> str:
-    """The directory to fill: ``path`` where a backup is, another that is to get its name where
-    there is none yet. Raises Misuse."""
+    """The directory to fill: ``path`` if a backup is there; otherwise another one, which gets that
+    name once it is whole. Raises Misuse."""
     mine, theirs = f"{os.path.realpath(source)}/", f"{os.path.realpath(path)}/"
     if theirs.startswith(mine) or mine.startswith(theirs):
         raise Misuse(f"path={path!r}: a backup can neither be inside its store nor contain it")
@@ -49,8 +49,8 @@ def destination(disk: Disk, who: Identity, source: str, path: str) -> str:
 
 
 def refuse_taken(disk: Disk, path: str, advice: str) -> None:
-    """Raise Misuse where a path cannot be the name of what is made: only an empty directory gives
-    way, and not everyone."""
+    """Raise Misuse if a path cannot become the name of what is made: only an empty directory can be
+    replaced, and not every one of those."""
     identities.refuse_within(disk, path)
     if not disk.exists(path):
         return
@@ -68,8 +68,8 @@ def refuse_taken(disk: Disk, path: str, advice: str) -> None:
 
 
 def refuse_strangers(disk: Disk, target: str, what: str) -> None:
-    """Raise Misuse where things stand in the directory that no backup or restore that was cut
-    short left there."""
+    """Raise Misuse if the directory has anything that was not left by a backup or restore that was
+    cut short."""
     if disk.is_link(target):
         disk.unlink(target)
     if disk.exists(target):
@@ -83,9 +83,9 @@ def refuse_strangers(disk: Disk, target: str, what: str) -> None:
 
 @contextlib.contextmanager
 def none_left(disk: Disk, path: str) -> Iterator[None]:
-    """In it something is made under ``path`` and PARTIAL, whose lock is the caller's. Where that
-    fails all of it goes, as far as it can: the next try begins anew, and until then a full disk
-    would stay full."""
+    """A context in which something is made under ``path`` + PARTIAL, whose lock the caller has. If
+    it fails, all of that is removed as far as possible: the next try begins anew, and until then a
+    full disk would stay full."""
     try:
         yield
     except BaseException:
@@ -97,14 +97,15 @@ def none_left(disk: Disk, path: str) -> Iterator[None]:
 
 
 def give_name(disk: Disk, path: str) -> None:
-    """What was made under ``path`` and PARTIAL is whole, and gets its name, durably."""
+    """Give what was made under ``path`` + PARTIAL, and is whole, its name, durably."""
     if disk.exists(path):
         disk.rmdir(path)
     disk.rename(path + PARTIAL, path)
     try:
         disk.sync_dir(os.path.dirname(path))
     except OSError:
-        # A later sync that goes well would say nothing of this name: the next try gives it anew.
+        # The name is taken back, and given anew by the next try: after a failed sync, a later one
+        # that succeeds would say nothing about it.
         with contextlib.suppress(OSError):
             disk.rename(path, path + PARTIAL)
         raise
@@ -117,10 +118,10 @@ def _left_over(name: str) -> bool:
 def lines(
     disk: Disk, who: Identity, target: str, last_sqn: int
 ) -> tuple[BackupOf | None, BackupOf]:
-    """(which backup the locked ``target`` is, None if it does not say; which it is to be, its sqn
-    left to fill in). ``last_sqn``: the newest of the store's.
+    """Return (which backup the locked ``target`` is, None if it does not say; which backup it is to
+    become, its sqn not filled in yet). ``last_sqn``: the store's newest.
 
-    Raises Misuse where it is none of this store's.
+    Raises Misuse if it is no backup of this store.
     """
     line = "" if who.backup is None else who.backup.id
     new = BackupOf(f"{secrets.randbits(128):032x}", line, 0)
@@ -135,7 +136,7 @@ def lines(
             f"path={target!r} holds a backup that was made from another copy of this store, and "
             "may have what this one has not; name a new directory"
         )
-    if found.sqn > last_sqn:  # two directories of one id, which only files that were copied are
+    if found.sqn > last_sqn:  # two directories have one id: somebody copied the files
         raise Misuse(
             f"path={target!r} holds a backup up to sequence number {found.sqn}, and this store "
             f"ends at {last_sqn}: this is an earlier copy, or has lost some; name a new directory"
@@ -144,12 +145,12 @@ def lines(
 
 
 def refuse_other_history(disk: Disk, target: str, entries: Iterable[JournalEntry]) -> None:
-    """Raise Misuse where a backup has other records than the store in a file that both had begun:
-    one of them is a copy, and both were written to since."""
+    """Raise Misuse if backup and store have different records in a file that both had begun: one of
+    them is a copy, and both were written to since."""
     try:
         found = change_log.recover(disk, f"{target}/journal/manifest")
         manifest = JournalManifest.replayed(found.snapshot, found.changes)
-    except Corruption:  # the update makes it anew
+    except Corruption:  # the update writes it anew
         return
     theirs = {(entry.base_sqn, entry.seed): entry for entry in manifest.entries}
     for entry in entries:

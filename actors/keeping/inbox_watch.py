@@ -1,7 +1,8 @@
-"""Who looks into the inboxes of open stores: one thread a process, asleep but for a listing.
+"""Watches the inboxes of open stores: one thread per process, asleep except for a listing now and
+then.
 
-A store that has no inbox costs one stat a look. What is asked for is done on this thread, which
-mostly waits for the disk meanwhile.
+A store without an inbox costs one stat a look. Requests are served on this thread, which mostly
+waits for the disk meanwhile.
 """
 
 from __future__ import annotations
@@ -34,29 +35,30 @@ log = messages_of("octavo.inbox")
 
 LOOK_SECONDS = 0.2
 _MOST_LEFT_OUT = 50
-"""Looks that are left out at most behind one that failed: 10 s."""
+"""Looks that are skipped at most after one that failed: 10 s."""
 
 
 def serve(running: Running, now_ms: int, stuck: set[str] | None = None) -> int:
-    """Answer every request in the store's inbox; how many there were. ``stuck``: see waiting."""
+    """Answer every request in the store's inbox; returns how many there were. ``stuck``: see
+    ``waiting`` in files/handover/inbox.py."""
     names = inbox.waiting(running.disk, running.path, now_ms, stuck)
     for name in names:
         try:
             _serve(running, name)
         except Closed:
-            return 0  # the next opener answers
+            return 0  # the store's next opener answers
     return len(names)
 
 
 def _serve(running: Running, name: str) -> None:
-    """Do what is asked, and answer; but not where nobody waits for it."""
+    """Do what a request asks for, and answer it, unless nobody waits for it any more."""
     disk, path = running.disk, running.path
     held = False
     try:
         asked = inbox.read(disk, path, name)
         if asked is None:
             return
-        held = bool(asked.get(inbox.HELD))  # not by a release that knew of no lock
+        held = bool(asked.get(inbox.HELD))  # False if an earlier release, without locks, asks
         take = partial(inbox.take, disk, path, name) if held else None
         waits = not held or inbox.is_held(disk, path, name)
         answer = _answer(running, asked, take) if waits else {}
@@ -95,7 +97,7 @@ def _answer(
 
 
 def _backed_up(running: Running, path: object, ledger: object) -> BackedUp:
-    """By links alone: copying would keep whoever else asks waiting for as long as it takes."""
+    """Make a backup by links alone: other requests would have to wait while files are copied."""
     if not isinstance(path, str) or not os.path.isabs(path) or not isinstance(ledger, bool):
         raise Misuse(
             f"path={shown(path)}, ledger={shown(ledger)}: a backup is asked for by an absolute "
@@ -105,8 +107,8 @@ def _backed_up(running: Running, path: object, ledger: object) -> BackedUp:
 
 
 def acknowledge(running: Running, name: str, sqn: int) -> int:
-    """A durable consumer of the feed, made if there is none, needs nothing at or below ``sqn``
-    any more; its position. Raises as Consumers.begin, and Misuse."""
+    """Note that a durable consumer of the feed, which is made if there is none, no longer needs
+    anything at or below ``sqn``; returns its position. Raises as Consumers.begin, and Misuse."""
     consumers = running.inker_clerk.actor.consumers
     newest = running.inker.actor.last_sqn
     sqn = to_whole("sqn", sqn, f"are sequence numbers up to the newest, {newest}", 0, newest)
@@ -121,20 +123,20 @@ def acknowledge(running: Running, name: str, sqn: int) -> int:
 
 
 class InboxWatch:
-    """The stores of this process that are looked after."""
+    """The watched stores of this process, and the thread that watches them."""
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all of them: for a forked child, whose they are not. Its owner answers."""
+        """Forget all stores: for a forked child, which does not own them. Their owner answers."""
         self._stores: weakref.WeakSet[Watched] = weakref.WeakSet()
         self._lock = new_lock()
         self._thread: threading.Thread | None = None
 
     def add(self, running: Running) -> Watched:
-        """Look after this store until it is closed. At most one thread is started; raises
-        StorageFull where it cannot be."""
+        """Watch this store until it is closed. Starts the thread if there is none; raises
+        StorageFull if it cannot be started."""
         watched = Watched(running)
         with self._lock:
             self._stores.add(watched)
@@ -150,10 +152,10 @@ class InboxWatch:
             try:
                 there = self._looked()
             except MemoryError:
-                pass  # there may be some at the next look
+                pass  # there may be memory at the next look
 
     def _looked(self) -> bool:
-        """Whether there is a store to look after; each has been then."""
+        """Look into the inbox of every watched store. Returns whether there is any."""
         with self._lock:
             stores = list(self._stores)
             if not stores:
@@ -174,8 +176,8 @@ class Watched:
         self._said = ""
 
     def look(self) -> None:
-        """Serve what is in the inbox. An error is logged, once while it stays the same; a later
-        look tries again, ever fewer of them."""
+        """Serve what is in the inbox. An error is logged, once while it stays the same, and a later
+        look tries again, after ever more skipped ones."""
         with self._turn:
             running = self._running
             if running is None:
@@ -195,7 +197,8 @@ class Watched:
                 self._failures, self._said = 0, ""
 
     def stop(self) -> None:
-        """Look no more; waits for what is being done. Not after a fork: the lock may be taken."""
+        """Stop looking, after waiting for a look under way. Not after a fork: its lock may be
+        taken."""
         with self._turn:
             self._running = None
 

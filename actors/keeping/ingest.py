@@ -1,10 +1,10 @@
-"""Taking in what a job made elsewhere: all of it at once, or nothing.
+"""Commits of jobs: takes in files that a job made elsewhere, all of them at once or none.
 
-Files are linked into journal and ledger under names that no manifest knows, memory is saved and
-the active file sealed, and then one change of the journal's manifest decides: it brings the files
-and the job's name. A crash before leaves links that the next start removes; a crash after it and
-before the ledger's change leaves a ledger that lacks those sqns, which the next start makes from
-the journal, as after any crash. Callers wait for a small save, not for the job's size.
+Memory is saved and the active file sealed; the job's files are linked into journal and ledger under
+names that no manifest knows; then one change of the journal's manifest, which brings the files and
+the job's name, decides. A crash before it leaves links that the next start removes. A crash between
+it and the ledger's change leaves a ledger that lacks those sqns; the next start makes it up from
+the journal, as after any crash. Writers wait for a small save, not for the job's size.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ log = messages_of("octavo.ingest")
 
 _TRIES = 6
 _POLITE_TRIES = 2
-"""Tries in which writers are not stopped while large files are sealed."""
+"""The first tries, in which writers are not kept waiting while large files are sealed."""
 _PATIENCE_SECONDS = 600.0
 _LAST_BATCH = (1 << 63) - 1
 _LONGEST_STREAM = commits.MAX_NAME_BYTES - len("stream ")
@@ -86,13 +86,13 @@ def ingest(
     batch: int = 0,
     wanted: Callable[[], bool] | None = None,
 ) -> Ingested:
-    """Take in the finished attempts of a job that are named; what else is in its folder goes.
+    """Take in the named finished attempts of a job; anything else in its folder is removed.
 
-    Its records get sqns of their own and are newer than all that is there. A job, or a batch of
-    ``stream`` with this number or a higher one, that was committed is answered as it was then.
-    ``wanted`` is asked at the last moment, in the turns; where it says no, nothing is taken in.
-    Not in a turn. Raises Misuse, Corruption (nothing was taken in), Busy, AskTimeout (it was not
-    wanted), StorageFull, StorageFailed (reopen; a commit that is repeated then does the right
+    Their records get sqns of their own, and are newer than all that is there. If the job, or a
+    batch of ``stream`` with this number or a higher one, was committed before, the answer of then
+    is given. ``wanted`` is asked at the last moment, in the turns; if it says no, nothing is taken
+    in. Not in a turn. Raises Misuse, Corruption (nothing was taken in), Busy, AskTimeout (it was
+    not wanted), StorageFull, StorageFailed (reopen; a commit that is repeated then does the right
     thing), Closed.
     """
     attempts, batch = checked(job, attempts, stream, batch)
@@ -106,7 +106,7 @@ def ingest(
             again = done = _done(running.inker.actor, name, batch)
             if done is None:
                 raise
-            # another thread took them in meanwhile, and away
+            # another thread took the attempts in meanwhile, and removed their files
     else:
         _tell_gap(path, running.inker.actor.manifest.commits, name, batch)
     answer = Ingested(done.first_sqn, done.last_sqn, again is not None or done.time_ms < 0)
@@ -124,7 +124,7 @@ def _taken_in(
     batch: int,
     wanted: Callable[[], bool] | None,
 ) -> Commit:
-    """The commit, as ``_Taking.run`` says, of attempts that are seen to be whole before."""
+    """Check that the attempts are whole, then commit them. Returns what ``_Taking.run`` does."""
     disk, path = running.disk, running.path
     if running.identity.head_only:
         raise Misuse("a head-only store takes in no files: it keeps values in its ledger")
@@ -142,8 +142,9 @@ def _taken_in(
 
 
 def _tell_gap(path: str, made: Sequence[Commit], name: str, batch: int) -> None:
-    """Warn where batches of a stream are missing here: those went elsewhere, or the store is an
-    earlier state of itself, out of a backup, than the stream's checkpoint knows; or that is."""
+    """Warn if batches of a stream are missing here, or seen again. Batches went elsewhere, or the
+    store was restored to an earlier state than the stream's checkpoint knows; or the checkpoint is
+    an earlier one."""
     newest = max((commit.number for commit in made if commit.name == name), default=-1)
     if newest < 0 < batch:
         log.warning(
@@ -162,16 +163,17 @@ def _tell_gap(path: str, made: Sequence[Commit], name: str, batch: int) -> None:
 
 
 def _done(inker: Inker, name: str, batch: int) -> Commit | None:
-    """The commit that did this. Raises what the journal failed with: it may know of a commit whose
-    records memory lacks, or whose change is not durable, and only a reopening tells."""
+    """The commit that did this before, or None. If the journal has failed, raises that error: it
+    may know a commit whose records memory lacks, or whose change is not durable; only a reopening
+    tells which."""
     if inker.failed is not None:
         raise inker.failed
     return commits.found(inker.manifest.commits, name, batch)
 
 
 def checked(job: object, attempts: object, stream: object, batch: object) -> tuple[list[str], int]:
-    """The attempts and the batch, as plain values. Raises Misuse for what is none, and for what
-    is no name."""
+    """Check the arguments of a commit; returns attempts and batch as plain values. Raises Misuse,
+    also for what is not a valid name."""
     staging.checked_name("job_id", job)
     if isinstance(attempts, str) or not isinstance(attempts, Sequence):
         raise Misuse(f"attempts={shown(attempts)}: allowed is a list of their names")
@@ -187,9 +189,9 @@ def checked(job: object, attempts: object, stream: object, batch: object) -> tup
 
 
 def _tidy(disk: Disk, path: str, job: str, only: Sequence[str] | None, now_ms: int) -> None:
-    """Remove what a job left in staging, and what others did that were killed long ago, for a store
-    may be open for months; or what some attempts left: those of a stream's next batch may be there
-    already when one is asked for again."""
+    """Remove what a job left in staging, and what others left that were killed long ago, since a
+    store may be open for months. ``only``: remove what these attempts left: when a stream's batch
+    is asked for again, attempts of its next batch may be there already."""
     try:
         if only is not None:
             return staging.drop(disk, path, job, only)
@@ -202,7 +204,7 @@ def _tidy(disk: Disk, path: str, job: str, only: Sequence[str] | None, now_ms: i
 
 @contextmanager
 def _turns(*actors: TurnActor) -> Iterator[None]:
-    """Hold their turns, taken in this order."""
+    """Hold the turns of these actors, taken in this order."""
     taken = 0
     try:
         for actor in actors:
@@ -214,8 +216,8 @@ def _turns(*actors: TurnActor) -> Iterator[None]:
 
 
 def _leave(actors: Sequence[TurnActor], taken: int) -> None:
-    """Let go of the turns of the first ones, all of them, though there be no memory for what one
-    of them has to do then."""
+    """Let go of the turns of the first ``taken`` actors: of all of them, even if there is no memory
+    for what one of them has to do then."""
     if taken:
         try:
             actors[taken - 1].leave()
@@ -247,11 +249,12 @@ class _Taking:
         self.inker = running.inker.actor
         self.penciller = running.penciller.actor
         self._linked: list[str] = []
-        # Made ahead: there may be no memory left for it.
+        # Made ahead, since there may be no memory for it later.
         self._in_doubt = StorageFailed(f"{name} may be committed; reopen the store")
 
     def run(self) -> Commit:
-        """The commit, made now; of negative ``time_ms`` if somebody was first."""
+        """Make the commit and return it. If another thread made it first, returns that one, with a
+        negative ``time_ms``."""
         for tried in range(_TRIES):
             compaction.settle(self.inker_clerk)  # the long part, while others write
             with unbroken, _turns(self.clerk, self.bookie):
@@ -261,8 +264,8 @@ class _Taking:
                 if done is not None:
                     return replace(done, time_ms=-1)
                 if self.inker.unsealed and tried < _POLITE_TRIES:
-                    continue  # a writer was quicker
-                # In the Bookie's turn, so that no more come.
+                    continue  # a writer was quicker: wait for its file outside the turns
+                # Now in the Bookie's turn, so that writers add no more files.
                 compaction.seal_waiting(self.inker, _PATIENCE_SECONDS)
                 if self.inker.unsealed:
                     continue
@@ -277,21 +280,21 @@ class _Taking:
         return commit
 
     def _save_memory(self) -> bool:
-        """In the turns of clerk and Bookie: what memory has goes into the ledger; whether it did.
-        Nothing is in memory then but what no file could hold."""
+        """In the turns of clerk and Bookie: save memory in the ledger. Returns whether memory is
+        empty then: it is, unless no file could hold what it has."""
         bookie, penciller = self.bookie, self.penciller
         bookie.push()
-        penciller.answer(None)  # what was sent to it is done
+        penciller.answer(None)  # handles the messages sent to it
         while (task := penciller.actor_ref.call(Penciller.oldest)) is not None:
             with self._told_here():
                 self.clerk.do(task)
-        if bookie.view.frozen:  # what was saved before it may not have been told
+        if bookie.view.frozen:  # the Bookie may not have been told of earlier saves
             self._know_ledger()
         return not bookie.view.frozen and not bookie.view.recent.rows
 
     def _know_ledger(self) -> int:
-        """In the Bookie's turn: it has the newest ledger, and in memory what that has not. The
-        generation of its view."""
+        """In the Bookie's turn: give its view the newest ledger, and keep in memory only what that
+        lacks. Returns the generation of the view."""
         bookie, ledger = self.bookie, self.penciller.manifest
         generation = bookie.view.generation + 1
         bookie.view = replace(
@@ -301,7 +304,8 @@ class _Taking:
 
     @contextmanager
     def _told_here(self) -> Iterator[None]:
-        """The Bookie is in its turn here, in which it learns of a new ledger."""
+        """A context in which the clerk's new ledgers reach the Bookie at once: this thread is in
+        the Bookie's turn, so no message would."""
         told = self.clerk.on_change
         self.clerk.on_change = lambda manifest, saved: self._know_ledger()
         try:
@@ -342,8 +346,8 @@ class _Taking:
         return commit
 
     def _seal_active(self) -> None:
-        """In the Inker's turn: a file with records is rolled, and sealed at once, so that the
-        manifest knows all that is older than the job's files. It is small."""
+        """In the Inker's turn: roll the active file if it has records, and seal it at once, so that
+        the manifest knows all that is older than the job's files. It is small."""
         inker = self.inker
         active = inker.active
         if active is not None and len(active.offsets) > 1:
@@ -351,10 +355,10 @@ class _Taking:
             active.enter()
             try:
                 entry = active.seal_now(inker.runner)
-            except OSError as error:  # the file stays as it is, and is tried again
+            except OSError as error:  # the file stays as it is; sealing it is tried again later
                 raise storage_error(error, active.path) from error
             except StorageFailed as failed:
-                inker.poison(failed)  # at once: an fsync that goes well now means nothing
+                inker.poison(failed)  # at once: a later fsync that succeeds would mean nothing
                 raise
             finally:
                 active.leave()
@@ -363,7 +367,8 @@ class _Taking:
                 raise StorageFull(f"{active.path} cannot be entered in the manifest")
 
     def _linked_files(self, base: int) -> tuple[list[JournalEntry], list[LedgerEntry]]:
-        """The job's files, durable under names of the store's, whose records begin at ``base``."""
+        """Link the job's files, durably, under names of the store's own. Returns their manifest
+        entries; their records begin at ``base``."""
         penciller = self.penciller
         with _turns(penciller):
             stem = penciller.next_stem()
@@ -394,10 +399,10 @@ class _Taking:
 
     def _link(self, name: str, target: str) -> None:
         path = f"{self.where}/{name}"
-        self._linked.append(target)  # before it is there: behind that it might find no memory
+        self._linked.append(target)  # before the link is made: after it, memory might be short
         try:
             self.disk.link(path, target)
-        except FileNotFoundError:  # who staged it took it away
+        except FileNotFoundError:  # whoever staged it removed it
             raise Corruption(path, 0, "the file is missing") from None
         except OSError as error:
             if error.errno != errno.EXDEV:
@@ -407,7 +412,7 @@ class _Taking:
     def _show(
         self, entries: Sequence[JournalEntry], ledger: Sequence[LedgerEntry], last: int
     ) -> None:
-        """In the turns of Bookie and Inker, the commit being durable: readers see it."""
+        """In the turns of Bookie and Inker, once the commit is durable: let readers see it."""
         bookie, inker = self.bookie, self.inker
         try:
             files: list[JournalFile] = []
@@ -435,7 +440,7 @@ class _Taking:
             )
             bookie.taken_in(view, last)
         except BaseException as error:
-            # The journal has it, memory or ledger does not: no write may come on top of that.
+            # The journal has the commit, but memory or ledger does not: no write may follow.
             inker.poison(self._in_doubt)
             if isinstance(error, OctavoError | OSError):
                 raise self._in_doubt from error  # StorageFull would say that nothing is kept

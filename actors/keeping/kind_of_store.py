@@ -1,4 +1,5 @@
-"""The kind of a store whose identity file is gone: what repair makes a new one from."""
+"""Finds out what kind of store this is if its identity file is gone, so that repair can write
+one."""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ _HEADS = bytes((ledger_key.HEAD_ONLY,))
 
 
 def is_head_only(disk: Disk, path: str, files: Mapping[str, tuple[int, int]]) -> bool:
-    """Whether the first record that is there is of a head-only store: in the journal's sealed
-    files (``files``: by name, the seed second) or, where those were let go of, in its other one or
-    in a file of the ledger. Raises Corruption, OSError."""
+    """Whether the first record found is that of a head-only store: in the journal's sealed files
+    (``files``: by name; the seed is second) or, if those were trimmed, in the unsealed one or in a
+    ledger file. Raises Corruption, OSError."""
     others = [name for name in disk.listdir(f"{path}/journal") if name.endswith(journal_names.LOG)]
     for name in [*files, *others]:
         who = journal_names.identity(name)

@@ -1,4 +1,5 @@
-"""Files of a store under second names: what backups and restored stores are made of."""
+"""Brings a store's files into another directory as hard links or copies, for backups and
+restores."""
 
 from __future__ import annotations
 
@@ -34,10 +35,10 @@ def bring(
     *,
     copy: bool,
 ) -> None:
-    """Give the files of a directory a name in another, the same one, and make these names durable.
+    """Link files of one directory into another under the same names, and make these names durable.
 
-    ``copy``: copy them where the other is on another file system. Raises Misuse where they would
-    have to be copied, Corruption where one is missing.
+    ``copy``: copy them if that is on another file system. Raises Misuse if they would have to be
+    copied without ``copy``, Corruption if one is missing.
     """
     there = set(disk.listdir(target))
     brought = []
@@ -76,7 +77,8 @@ def bring(
     try:
         disk.sync_dir(target)
     except OSError:
-        # The next try would find them there, and a sync that goes well then says nothing of them.
+        # The names are taken back: the next try would find them there, and after a failed sync, a
+        # later one that succeeds says nothing about them.
         with contextlib.suppress(OSError):
             for wanted in brought:
                 disk.unlink(wanted)
@@ -84,8 +86,8 @@ def bring(
 
 
 def _alike(disk: Disk, one: str, other: str, size: int) -> bool:
-    """Whether two files of one name are the same: their ends have the checksums of the rest, and
-    random ids."""
+    """Whether two files of one name are the same, judged by their ends, which have the checksums of
+    the rest, and random ids."""
     if are_one(one, other):
         return True
     if disk.size(other) != size:
@@ -97,7 +99,7 @@ def _alike(disk: Disk, one: str, other: str, size: int) -> bool:
 
 
 def remove_others(disk: Disk, directory: str, names: set[str], suffixes: tuple[str, ...]) -> int:
-    """Remove the files of these kinds that are not among ``names``; how many."""
+    """Remove the files with these suffixes that are not among ``names``; returns how many."""
     gone = [
         name
         for name in disk.listdir(directory)
@@ -111,7 +113,7 @@ def remove_others(disk: Disk, directory: str, names: set[str], suffixes: tuple[s
 
 
 def remove_tree(disk: Disk, path: str) -> None:
-    """Take away a directory and all that is in it; symbolic links are not followed."""
+    """Remove a directory and all that is in it; symbolic links are not followed."""
     if disk.is_link(path):
         disk.unlink(path)
         return
@@ -120,7 +122,8 @@ def remove_tree(disk: Disk, path: str) -> None:
 
 
 def remove_all_in(disk: Disk, path: str, but: str = "") -> None:
-    """Take away all that is in a directory, ``but`` one name; symbolic links are not followed."""
+    """Remove all that is in a directory, except the name ``but``; symbolic links are not
+    followed."""
     for name in disk.listdir(path):
         if name == but:
             continue

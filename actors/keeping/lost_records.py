@@ -1,9 +1,9 @@
 """Records that a repair found lost, and the file that keeps them until a repair has ended well.
 
-Before a journal file that lacks records takes the place of a damaged one, they are written to
-``damaged/LOST``, and the ledger gets the mark ``REBUILD``: the file is whole from then on, and
-shows neither that the ledger names what it lacks nor what that was. The opening that makes the
-ledger anew takes the mark away; what was lost stays, for the repair may be cut short behind it.
+Before a journal file that lacks records replaces a damaged one, the lost records are written to
+``damaged/LOST``, and the ledger gets the mark ``REBUILD``: from then on, the journal file is whole,
+and does not show that the ledger names records it lacks, nor which. The opening that makes the
+ledger anew removes the mark. ``LOST`` stays, since the repair may be cut short after that opening.
 Both are text, for people. A line of ``LOST`` that begins with ``lost `` is JSON: sqn, file, why,
 bucket and key in hexadecimal digits or null. Marks of earlier releases have such lines, too.
 """
@@ -20,15 +20,15 @@ from octavo.files.errors import Corruption
 from octavo.manifest.ledger_manifest import REBUILD
 
 DAMAGED = "damaged"
-"""Folder of a store for files that a repair replaced."""
+"""The store's folder for files that a repair replaced."""
 LOST = "LOST"
 _LOST = "lost "
 _MOST = 1000
-"""Records that are kept."""
+"""Records that are kept at most."""
 _MAX_NAME = 256
-"""Bytes of a bucket or key that are kept."""
+"""A bucket's name, or a key, of more bytes is not kept."""
 _MAX_BYTES = 32 << 20
-"""Above what so many take: the longest path has 24 KiB of JSON, where it is no text."""
+"""More than ``_MOST`` records take: even a path that is no text has at most 24 KiB of JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +39,21 @@ class Lost:
     file: str
     why: str
     bucket: bytes | None = None
-    """None: what is left of the record does not tell."""
+    """None if what is left of the record does not tell it."""
     key: bytes | None = None
 
 
 def mark(disk: Disk, store: str, why: Sequence[str], lost: Sequence[Lost]) -> None:
-    """Have the next opening make the ledger anew, and the next repair know what was lost, unless
-    this one ends well. Durable. Raises OSError."""
+    """Have the next opening make the ledger anew, and, unless this repair ends well, the next one
+    know what was lost. Durable. Raises OSError."""
     keep(disk, store, lost)
     text = "\n".join(line.replace("\n", " ") for line in why)
-    told = text.encode(errors="backslashreplace")  # of paths, which need be no text
+    told = text.encode(errors="backslashreplace")  # it has paths, which need not be valid text
     disk.write_atomically(f"{store}/ledger/{REBUILD}", told)
 
 
 def keep(disk: Disk, store: str, lost: Sequence[Lost]) -> None:
-    """Have the next repair know what was lost, unless this one ends well. Durable."""
+    """Have the next repair know what was lost, unless this one ends well. Durable. See ``told``."""
     lines = []
     for each in lost[:_MOST]:
         names = [_short(each.bucket), _short(each.key)]
@@ -64,7 +64,7 @@ def keep(disk: Disk, store: str, lost: Sequence[Lost]) -> None:
 
 
 def kept(disk: Disk, store: str) -> list[Lost]:
-    """What repairs that were cut short found lost."""
+    """The records that repairs found lost before they were cut short."""
     found = {}
     for name in (f"ledger/{REBUILD}", f"{DAMAGED}/{LOST}"):
         for line in _lines(disk, f"{store}/{name}"):
@@ -75,7 +75,7 @@ def kept(disk: Disk, store: str) -> list[Lost]:
 
 
 def told(disk: Disk, store: str) -> None:
-    """A repair ended well, and tells what was lost."""
+    """Forget what was lost: a repair ended well, and has reported it."""
     if disk.exists(f"{store}/{DAMAGED}/{LOST}"):
         disk.unlink(f"{store}/{DAMAGED}/{LOST}")
 

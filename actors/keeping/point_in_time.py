@@ -1,4 +1,5 @@
-"""Which sequence number a moment stands for, in a journal whose write times may go back."""
+"""Finds the sequence number that a moment stands for, in a journal whose write times may go
+back."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from octavo.files.kernels.byte_strings import Ints
 from octavo.files.wall_clock import utc
 
 _RECORDS = 1 << 14
-"""So many are looked at together."""
+"""So many records are looked at together."""
 _LAST_MS = (1 << 64) - 1
 
 Moments: TypeAlias = "npt.NDArray[np.uint64]"
@@ -23,7 +24,7 @@ Moments: TypeAlias = "npt.NDArray[np.uint64]"
 
 
 class JournalPart(Protocol):
-    """A journal file and where its records stand."""
+    """A journal file, and where its records stand."""
 
     @property
     def name(self) -> str: ...
@@ -37,19 +38,19 @@ class JournalPart(Protocol):
     def last(self) -> int: ...
     @property
     def latest_ms(self) -> int:
-        """The latest write time of a record that compaction left there, or dropped; 0: it was never
-        compacted."""
+        """The latest write time of the records that compaction left there or dropped; 0 if the file
+        was never compacted."""
 
 
 def last_at(
     disk: Disk, directory: str, files: Sequence[JournalPart], time_ms: int
 ) -> tuple[int, list[str]]:
-    """(the sqn before the first record, in the order of sqns, that was written later than a
-    moment; what there is to be told of records behind it that were not).
+    """Return the sqn before the first record, in the order of sqns, that was written later than a
+    moment; and notes about records after it that were not written later.
 
-    Write times are only what the clock said, and it may have been set back: so every header is
-    looked at. 0.6 us a record; a damaged one tells no time. Raises HistoryCompacted where the first
-    record that was written later is one that compaction dropped.
+    Every header is looked at, since write times are only what the clock said, and it may have been
+    set back. 0.6 us a record; a damaged one has no time. Raises HistoryCompacted if the first
+    record written later may be one that compaction dropped.
     """
     moment = np.uint64(min(max(time_ms, 0), _LAST_MS))
     found = max((file.last for file in files), default=0)
@@ -66,7 +67,7 @@ def last_at(
             early = np.flatnonzero(times <= moment)
             behind = int(sqns[early[-1]]) if len(early) else behind
     for file in files:
-        if file.last <= found and file.latest_ms > moment:  # and nothing that it has is later
+        if file.last <= found and file.latest_ms > moment:  # nothing left in it is that late
             raise HistoryCompacted(
                 f"{directory}: compaction dropped what was written after {utc(time_ms)}, up to "
                 f"{utc(file.latest_ms)}, and was replaced or deleted by sqn {file.last}: no state "
@@ -83,7 +84,7 @@ def last_at(
 
 
 def _written(disk: Disk, path: str, file: JournalPart) -> Iterator[tuple[Ints, Moments]]:
-    """(sqns, write times) of a file's records, some at a time."""
+    """Yield (sqns, write times) of a file's records, some at a time."""
     view = memoryview(disk.map(path))
     numbers, starts = columns_of(file.offsets)
     for low in range(0, len(numbers), _RECORDS):
@@ -100,7 +101,7 @@ def _written(disk: Disk, path: str, file: JournalPart) -> Iterator[tuple[Ints, M
 def _one_by_one(
     view: memoryview, places: npt.NDArray[np.uint32], seed: int
 ) -> tuple[Ints, Moments]:
-    """(which of the records have a whole header, their write times)."""
+    """Return which of the records have a whole header, and the write times of those."""
     whole, times = [], []
     for number, (at, end) in enumerate(zip(places.tolist(), places[1:].tolist(), strict=False)):
         try:

@@ -1,4 +1,4 @@
-"""Publishing a snapshot of an open store: what other processes read it through."""
+"""Publishes a snapshot of an open store as files through which other processes read it."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def publish(
     counted: bool,
     replacing: bool,
 ) -> Published:
-    """See Snapshot.publish. In the caller's thread, which holds no turn; ``reader`` keeps the
-    files meanwhile. Raises Misuse (the name), SnapshotExpired, StorageFull, StorageFailed,
+    """See Snapshot.publish. Runs in the caller's thread, which holds no turn; ``reader`` keeps the
+    files meanwhile. Raises Misuse (for the name), SnapshotExpired, StorageFull, StorageFailed,
     Corruption."""
     inker: Inker = bookie.inker
     disk, store = inker.disk, inker.directory.removesuffix("/journal")
@@ -75,12 +75,13 @@ def publish(
             reader.check()
             why = disk.reason(error)
             told = storage_error(why, store)
-            # Nothing of the store is in doubt: only the snapshot was not made.
+            # Nothing in the store is in doubt: only the snapshot was not made.
             raise (told if isinstance(told, StorageFull) else StorageFailed(str(why))) from error
 
 
 def _instead_of(disk: Disk, before: list[Published], draft: Draft) -> None:
-    """Readers by name find what was made, and no more what had the name before."""
+    """Replace those published under the name before: readers by name find the new one from now
+    on."""
     try:
         published.take_name(disk, before)
     except BaseException:
@@ -89,7 +90,8 @@ def _instead_of(disk: Disk, before: list[Published], draft: Draft) -> None:
 
 
 def _sealed_up_to(bookie: Bookie, journal: JournalView, upper: int) -> list[JournalFile]:
-    """The files of a view with the records up to ``upper``, every one of them sealed by now."""
+    """Have the files of a view that hold the records up to ``upper`` sealed; returns these
+    files."""
     inker: Inker = bookie.inker
     bookie.actor_ref.call(_rolled_past, upper)
     seal_waiting(inker, upto=upper)
@@ -101,7 +103,7 @@ def _sealed_up_to(bookie: Bookie, journal: JournalView, upper: int) -> list[Jour
 
 
 def _rolled_past(bookie: Bookie, upper: int) -> None:
-    """In the Bookie's turn: have the file with this sqn rolled."""
+    """In the Bookie's turn: roll the active file if this sqn is in it."""
     active = bookie.inker.active
     if active is not None and active.base <= upper and len(active.offsets) > 1:
         bookie.inker.roll()
@@ -116,7 +118,7 @@ def _filled(
     *,
     counted: bool,
 ) -> dict[str, Any]:
-    """Link and write all that belongs to the snapshot; what its manifest is to say."""
+    """Link and write all that belongs to the snapshot; returns what its manifest is to say."""
     view, sqn = reader.view, reader.sqn
     try:
         for entry in view.ledger.entries:
@@ -143,7 +145,7 @@ def _filled(
 
 
 def _entry(file: JournalFile) -> JournalEntry:
-    """What a manifest says of a sealed file that the newest one no longer has."""
+    """The manifest entry of a sealed file that the newest manifest no longer has."""
     mapped, offsets = file.ensure_open()
     count = len(offsets) - 1
     return JournalEntry(file.name, file.base, file.base + count - 1, count, len(mapped), file.seed)
@@ -152,7 +154,8 @@ def _entry(file: JournalFile) -> JournalEntry:
 def _with_side_files(
     draft: Draft, bookie: Bookie, view: View, files: list[JournalFile], sqn: int
 ) -> LedgerManifest:
-    """The ledger of the view, and what was in memory as files of level zero."""
+    """Write what the view has in memory as files of level zero; returns the view's ledger with
+    them."""
     parts, offsets = stretches(JournalView.of(files), view.ledger.persisted_sqn, sqn)
     added = []
     if parts and bookie.clerk is not None:

@@ -1,8 +1,8 @@
-"""Repair of a closed store: damaged files are written anew from what is whole.
+"""Repairs a closed store: damaged files are written anew from what is whole of them.
 
 Nothing is changed in place, since a backup may have the same file under another name, and nothing
-goes: what was damaged stays in the folder ``damaged``. A repair that is cut short is done again by
-the next one, which ends at the same state and tells of the same losses (lost_records.py).
+is deleted: damaged files stay in the folder ``damaged``. A repair that is cut short is done again
+by the next one, which ends in the same state and reports the same losses (lost_records.py).
 """
 
 from __future__ import annotations
@@ -53,28 +53,29 @@ class Repaired:
     rewritten: list[str] = field(default_factory=list)
     """Journal files that were written anew."""
     ledger: list[str] = field(default_factory=list)
-    """What was wrong with the ledger, which is rebuilt from the journal then."""
+    """What was wrong with the ledger; if anything, it is rebuilt from the journal."""
     lost: list[Lost] = field(default_factory=list)
     unsealed: list[Lost] = field(default_factory=list)
-    """What files without tables lost: in ``lost`` in the end, for of some the ledger knows more."""
+    """What files without tables lost. It joins ``lost`` at the end: the ledger knows more of
+    some."""
     moved: list[str] = field(default_factory=list)
     """Where the damaged originals are now."""
     notes: list[str] = field(default_factory=list)
     earlier_manifest: bool = False
-    """What the journal's manifest says is an earlier state: see ``repair_files``."""
+    """Whether the journal's manifest has an earlier state: see ``repair_files``."""
 
     @property
     def all_lost(self) -> list[Lost]:
-        """What the next repair is to know of, if this one is cut short."""
+        """All lost records: the next repair is to know them, if this one is cut short."""
         return [*self.lost, *self.unsealed]
 
     @property
     def nothing(self) -> bool:
-        """There was nothing to repair."""
+        """Whether there was nothing to repair."""
         return not (self.rewritten or self.ledger or self.moved or self.notes)
 
     def and_then(self, later: Repaired) -> None:
-        """What a second repair did, too."""
+        """Add what a second repair did."""
         for mine, more in (
             (self.rewritten, later.rewritten), (self.ledger, later.ledger),
             (self.moved, later.moved), (self.notes, later.notes),
@@ -84,7 +85,7 @@ class Repaired:
         self.unsealed += later.unsealed
 
     def lose(self, lost: list[Lost]) -> None:
-        """Tell of these, too."""
+        """Add records to those reported as lost."""
         known = {each.sqn for each in self.lost}
         self.lost += [each for each in lost if each.sqn not in known]
 
@@ -92,13 +93,13 @@ class Repaired:
 def repair_files(
     disk: Disk, path: str, progress: Progress = untold, accept_missing: bool = False
 ) -> Repaired:
-    """Repair the files of a closed store; the lock is the caller's. What can be told only from
-    all of them together, the next opening does. ``accept_missing``: journal files that are gone
-    are forgotten. O(bytes). Raises StorageFull, OSError.
+    """Repair the files of a closed store, whose lock the caller has. What can be found only from
+    all files together is left to the next opening. ``accept_missing``: forget journal files that
+    are gone. O(bytes). Raises StorageFull, OSError.
 
-    Where something was lost of the journal's manifest, it is left alone: written anew, it would be
-    believed, and files that it does not list taken for left-overs. The next opening makes it up
-    from the files, and then this is to be done again (``earlier_manifest``)."""
+    If part of the journal's manifest was lost, it is left alone: written anew, it would be
+    believed, and files that it does not list would be taken for left-overs. The next opening makes
+    it up from the files; then this is to be called again (``earlier_manifest``)."""
     done = Repaired()
     journal = f"{path}/journal"
     refuse_links(disk, *(f"{path}/{folder}" for folder in FOLDERS))
@@ -150,7 +151,7 @@ def _put_aside(disk: Disk, path: str, name: str, done: Repaired) -> None:
 
 
 def _take_away(disk: Disk, path: str, folder: str, done: Repaired) -> None:
-    """Put all files of a folder of the store aside."""
+    """Put aside all files of a folder of the store."""
     for name in disk.listdir(f"{path}/{folder}"):
         _put_aside(disk, path, f"{folder}/{name}", done)
         disk.unlink(f"{path}/{folder}/{name}")
@@ -163,7 +164,8 @@ def _take_away(disk: Disk, path: str, folder: str, done: Repaired) -> None:
 def _identity(
     disk: Disk, path: str, files: Mapping[str, tuple[int, int]], done: Repaired
 ) -> Identity:
-    """The store's; where it cannot be read, another is written, as the journal's files tell."""
+    """The store's identity. If it cannot be read, another one is written, made up from the
+    journal's files."""
     try:
         return read(disk, path)
     except FileNotFoundError:
@@ -182,8 +184,8 @@ def _identity(
 
 
 def _journal_manifest(disk: Disk, path: str, done: Repaired) -> tuple[JournalManifest, int, bool]:
-    """(the manifest as far as it can be read, its epoch, whether nothing of it was lost). One that
-    cannot be read is put aside: the next opening makes it up from the files."""
+    """Return (the manifest as far as it can be read, its epoch, whether nothing of it was lost).
+    One that cannot be read is put aside: the next opening makes it up from the files."""
     folder = "journal/manifest"
     try:
         found = change_log.recover(disk, f"{path}/{folder}")
@@ -200,7 +202,7 @@ def _journal_manifest(disk: Disk, path: str, done: Repaired) -> tuple[JournalMan
 
 
 def _ledger(disk: Disk, path: str, identity: Identity, done: Repaired, progress: Progress) -> None:
-    """See whether every ledger file is whole; have the next opening rebuild them if one is not."""
+    """Check every ledger file; if one is not whole, have the next opening rebuild the ledger."""
     folder = f"{path}/ledger"
     try:
         found = change_log.recover(disk, f"{folder}/manifest")
@@ -234,7 +236,7 @@ def _ledger(disk: Disk, path: str, identity: Identity, done: Repaired, progress:
 
 
 def _name(lost: list[Lost], file: Sst, sqn_base: int) -> None:
-    """Give the lost records of which nothing tells the key those that a whole ledger file has."""
+    """Give lost records with unknown keys the buckets and keys that a whole ledger file has."""
     nameless = {each.sqn: at for at, each in enumerate(lost) if each.why == HEADERLESS}
     if not nameless:
         return
@@ -250,7 +252,7 @@ def _name(lost: list[Lost], file: Sst, sqn_base: int) -> None:
 
 
 def _persisted(disk: Disk, path: str) -> int:
-    """How far a ledger has the journal, as far as can be told."""
+    """The ledger's persisted sqn, as far as it can be read."""
     try:
         found = change_log.recover(disk, f"{path}/ledger/manifest")
         return LedgerManifest.replayed(found.snapshot, found.changes).persisted_sqn
@@ -261,8 +263,8 @@ def _persisted(disk: Disk, path: str) -> int:
 def _without_missing(
     disk: Disk, journal: str, manifest: JournalManifest, upto: int, done: Repaired
 ) -> JournalManifest:
-    """Forget the files that are gone; the journal's history begins behind them. Only those up to
-    an sqn: a head-only store's ledger must have what is forgotten; trims let go of the others."""
+    """Forget the files that are gone, up to the sqn ``upto``: the journal's history begins after
+    them. A head-only store's ledger must have what is forgotten, as it has what trims remove."""
     gone = [each for each in manifest.entries if not disk.exists(f"{journal}/{each.name}")]
     gone = [each for each in gone if each.last_sqn <= upto]
     if not gone:
@@ -283,14 +285,14 @@ def _journal_file(
     identity: Identity,
     done: Repaired,
 ) -> JournalEntry | None:
-    """Write one sealed file anew if anything in it is damaged; what its manifest's entry is to be,
-    if that is not as the file is."""
+    """Write one sealed file anew if anything in it is damaged. Returns its new manifest entry, if
+    the present one does not match the file."""
     whole = read_whole(disk, f"{path}/journal/{name}", *who)
     if not whole.faults:
         length = len(whole.view)
         if entry is None or whole.trailer is None or entry.bytes == length:
             return None
-        # An earlier repair was cut short behind the file.
+        # An earlier repair was cut short after it wrote this file.
         last = entry.base_sqn + whole.trailer.count - 1
         return replace(entry, last_sqn=last, count=whole.trailer.live, bytes=length)
     log.warning("%s: %s", whole.path, "; ".join(whole.faults[:3]))
@@ -311,9 +313,9 @@ def _journal_file(
 
 
 def _logs(disk: Disk, path: str, done: Repaired) -> None:
-    """Unsealed files: the next opening takes what is whole of them. What it will lack is told here;
-    and a file that cannot be read as a whole gives its place to a copy that can, for the opening,
-    and its worker, read it through a map."""
+    """Look at unsealed files, of which the next opening takes what is whole, and report what will
+    be lost. A file with unreadable parts is replaced by a copy that can be read, since the opening
+    and its worker read it through a map."""
     for name in disk.listdir(f"{path}/journal"):
         who = journal_names.identity(name)
         if who is None or not name.endswith(journal_names.LOG):
@@ -331,7 +333,7 @@ def _logs(disk: Disk, path: str, done: Repaired) -> None:
 
 
 def _end(disk: Disk, path: str, manifest: JournalManifest, done: Repaired) -> None:
-    """What a store that was closed had behind all that is there. Known only until it is opened."""
+    """Report what a closed store had beyond all that is there. Known only until it is opened."""
     journal = f"{path}/journal"
     ends = [entry.last_sqn for entry in manifest.entries]
     tails = recovery.find_tails(disk, journal, manifest, above=MAX_SQN).tails
@@ -344,7 +346,8 @@ def _end(disk: Disk, path: str, manifest: JournalManifest, done: Repaired) -> No
 
 
 def _left_over(disk: Disk, path: str, name: str, who: tuple[int, int], done: Repaired) -> None:
-    """A sealed file that is no part of the journal: written anew it would be taken for one."""
+    """Put aside a sealed file that is no part of the journal, if it is damaged: written anew, it
+    would be taken for a part."""
     whole = read_whole(disk, f"{path}/journal/{name}", *who)
     if whole.faults:
         _put_aside(disk, path, f"journal/{name}", done)
@@ -359,8 +362,8 @@ def _rewritten(
     entry: JournalEntry | None,
     losing: Callable[[list[Lost]], None],
 ) -> dict[str, Any]:
-    """The whole records of a file in a new one under its name, which covers the same sqns;
-    ``losing`` is told what it lacks before it has that name."""
+    """Write the whole records of a file to a new one, which covers the same sqns and gets its name.
+    ``losing`` is called with what the new one lacks before that."""
     file, base, seed = whole.path, whole.base, whole.seed
     found, damaged = records_of(whole)
     last = max([head.relative_sqn for _, head in found] + [0])
@@ -393,10 +396,11 @@ def _rewritten(
 def _origin_of(
     whole: Whole, entry: JournalEntry | None, found: list[Found], last: int
 ) -> tuple[cdb.Origin, int]:
-    """(where a file that is written anew comes from, the latest write time of what it was made of).
-    If it was compacted, or may have been, and nothing tells that any more, nobody knows as of which
-    sqn all that it lacks had been replaced; nor when that was written, but that this was before. So
-    it is of one that lacks nothing itself, which may tell that of another file of its making."""
+    """Return the origin of a file that is written anew, and the latest write time of what it was
+    made of. If it was, or may have been, compacted and its origin is lost, nobody knows as of which
+    sqn all that it lacks had been replaced (``clean_sqn`` 0), nor when that was written, except
+    that it was before now. That goes for a file that lacks nothing itself, too: its time may have
+    to stand for another file of its making."""
     base, trailer = whole.base, whole.trailer
     origin = cdb.Origin(0, base, base + last, 0, 0)
     if trailer is not None:

@@ -1,4 +1,5 @@
-"""A store made of a backup, or of a store that is not open: whole, or as it was at some point."""
+"""Makes a store from a backup, or from a store that is not open: whole, or as of an earlier
+point."""
 
 from __future__ import annotations
 
@@ -59,15 +60,16 @@ class _File:
     base: int
     seed: int
     last: int
-    found: Disk | Sequence[int]  # where its offsets are read; they themselves of an unsealed one
+    found: Disk | Sequence[int]  # where to read its offsets; for an unsealed one, the offsets
     path: str
     entry: JournalEntry | None = None  # None: it is not sealed
     origin: cdb.Origin | None = None  # None: it was never compacted
-    latest_ms: int = 0  # of what it has or, where it was compacted, had: the latest write time
+    latest_ms: int = 0  # the latest write time of what it has or, before compaction, had
 
     @property
     def offsets(self) -> Sequence[int]:
-        """Of a sealed one a map, which is not kept: there may be more files than descriptors."""
+        """The file's offsets. For a sealed file a map, which is not kept, since there may be more
+        files than descriptors."""
         if not isinstance(self.found, Disk):
             return self.found
         return cdb.sealed_offsets(memoryview(self.found.map(self.path)), self.path)[1]
@@ -75,7 +77,7 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What a store is restored from, under its lock."""
+    """What a store is restored from; read under its lock."""
 
     disk: Disk
     path: str
@@ -87,7 +89,7 @@ class _Source:
 
     @property
     def newest(self) -> int:
-        """The last sqn that a journal file has."""
+        """The last sqn in any journal file."""
         return max((file.last for file in self.files), default=0)
 
 
@@ -121,8 +123,8 @@ def restore_on(
 
 
 def _upto(source: _Source, sqn: int | None, time_ms: int | None) -> tuple[int, list[str]]:
-    """(the last sqn that is to be restored, what there is to tell of it). Raises Misuse,
-    HistoryCompacted, Corruption where that state cannot be had."""
+    """Return the last sqn to be restored, and notes about it. Raises Misuse, HistoryCompacted or
+    Corruption if that state cannot be had."""
     backup, persisted = source.path, source.ledger.persisted_sqn
     newest = source.newest if source.files else persisted
     upto = newest if sqn is None else min(sqn, newest)
@@ -157,9 +159,9 @@ def _upto(source: _Source, sqn: int | None, time_ms: int | None) -> tuple[int, l
 
 
 def _begun(disk: Disk, target: str) -> FileLock:
-    """The directory in which a store is made, with nothing in it but the lock, which is taken: what
-    was left of a restore or a backup that was cut short goes. Raises Misuse where it is somebody
-    else's, StoreLocked where another one is being made there."""
+    """Prepare the directory in which a store is made, with nothing in it but the lock, which is
+    taken and returned: what a restore or backup that was cut short left there is removed. Raises
+    Misuse if it has anything else, StoreLocked if another store is being made there."""
     refuse_strangers(disk, target, "the store")
     disk.mkdir(target)
     lock = locked(disk, f"{target}/{LOCK}")
@@ -172,7 +174,7 @@ def _begun(disk: Disk, target: str) -> FileLock:
 
 
 def _made(source: _Source, target: str, upto: int, copy: bool) -> Linked:
-    """Make the store in a directory that is nobody's yet. What it has cost."""
+    """Make the store in a prepared directory; returns what was linked and copied."""
     disk, backup, files = source.disk, source.path, source.files
     ledger = source.ledger if source.ledger.persisted_sqn <= upto else source.ledger.emptied()
     for folder in ("journal", "ledger"):
@@ -192,7 +194,7 @@ def _made(source: _Source, target: str, upto: int, copy: bool) -> Linked:
     bring(disk, f"{backup}/ledger", f"{target}/ledger", names, done, copy=copy)
     ceiling = max(source.journal.ceiling, source.newest + 1)
     if max([entry.last_sqn for entry in entries] or [ledger.persisted_sqn]) < source.newest:
-        ceiling += GIVEN_BACK  # or an opening would miss what is left out, or no record was given
+        ceiling += GIVEN_BACK  # or an opening would take sqns left out, or never used, for lost
     journal = source.journal.up_to(upto, entries, ceiling)
     epoch = adoption.youngest(disk, f"{target}/journal", [entry.name for entry in entries]) + 1
     for folder, snapshot in (("journal", journal.encode()), ("ledger", ledger.encode())):
@@ -203,7 +205,7 @@ def _made(source: _Source, target: str, upto: int, copy: bool) -> Linked:
 
 
 def _source(disk: Disk, backup: str, identity: identities.Identity) -> _Source:
-    """Raises Corruption where that is not whole."""
+    """Read a backup's manifests and files. Raises Corruption if it is not whole."""
     found = change_log.recover(disk, f"{backup}/journal/manifest")
     if found.damaged:
         raise _earlier(backup)
@@ -243,7 +245,7 @@ def _files(
     trimmed: int,
     loaded: frozenset[int],
 ) -> tuple[list[_File], list[str]]:
-    """The journal's files in order, those that are not sealed scanned, and what was noted then."""
+    """The journal's files in order, and the notes made when unsealed ones were scanned."""
     directory = f"{backup}/journal"
     names = set(disk.listdir(directory))
     files = []
@@ -276,20 +278,20 @@ def _files(
 
 
 def _complete_from(source: _Source, newest: int) -> int:
-    """The lowest sqn as of which the journal has the whole state: what compaction drops was
-    replaced, often long after it was written, by something that the ledger then had. A file above
-    its origin's horizon was only put together anew: nothing of it was ever dropped."""
+    """The lowest sqn as of which the journal has the whole state. What compaction drops had been
+    replaced, often long after it was written, by something in the ledger as of the file's clean
+    sqn. A file above its origin's horizon was only joined: nothing of it was ever dropped."""
     found = source.journal.horizon
     for file in source.files:
         if file.origin is not None and file.origin.horizon >= file.base:
-            found = max(found, file.origin.clean_sqn or newest)  # 0: it is not known
+            found = max(found, file.origin.clean_sqn or newest)  # 0: not known
     return min(found, newest)
 
 
 def _cut(source: _Source, target: str, file: _File, upto: int, done: Linked) -> JournalEntry:
-    """A file's records up to a sqn in a new sealed file. Nothing was ever dropped of it, or the
-    state would not be whole (``_complete_from``): so no time but its records' is to be kept. Raises
-    Misuse inside a batch."""
+    """Write a file's records up to an sqn to a new sealed file. Nothing of it was ever dropped, or
+    the state would not be whole (``_complete_from``): so only its records' write times count.
+    Raises Misuse if the sqn is inside a batch."""
     disk, path, offsets = source.disk, file.path, file.offsets
     view = memoryview(disk.map(path))
     last = min(upto, file.last)

@@ -1,4 +1,4 @@
-"""What can be read of a damaged journal file, and what it lost."""
+"""Finds what can be read of a damaged journal file, and what it lost."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from octavo.manifest.journal_manifest import JournalEntry
 
 @dataclass(slots=True)
 class Whole:
-    """What could be read of a journal file."""
+    """The parts of a journal file that could be read."""
 
     path: str
     base: int
     seed: int
     view: memoryview
     trailer: cdb.Trailer | None = None
-    numbers: frozenset[int] | None = None  # those that had a record; None: the offsets are damaged
+    numbers: frozenset[int] | None = None  # numbers with a record; None: the offsets are damaged
     origin: cdb.Origin | None = None
     faults: list[str] = field(default_factory=list)
 
 
 def read_whole(disk: Disk, file: str, base: int, seed: int) -> Whole:
-    """A sealed file, every checksum of it compared."""
+    """Read a sealed file, comparing every checksum of it."""
     view = memoryview(disk.map(file))
     whole = Whole(file, base, seed, view)
     try:
@@ -41,7 +41,7 @@ def read_whole(disk: Disk, file: str, base: int, seed: int) -> Whole:
     except Corruption as wrong:
         whole.faults.append(str(wrong))
     trailer = whole.trailer
-    try:  # which has a checksum of its own, whatever else is damaged
+    try:  # the origin has a checksum of its own, whatever else is damaged
         whole.origin = cdb.read_origin(view, trailer, file)
     except Corruption as wrong:
         if trailer is not None:
@@ -50,7 +50,7 @@ def read_whole(disk: Disk, file: str, base: int, seed: int) -> Whole:
         return whole
     try:
         offsets = cdb.read_offsets(view[trailer.offsets_at :], trailer, file)
-        # Of a file that was compacted often the numbers reach far, and few of them have a record.
+        # In a file that was compacted often, numbers reach far, and few of them have a record.
         numbers = list(numbers_of(offsets, 0, len(offsets) - 1))
         whole.numbers = frozenset(numbers)
         cdb.verify_tables(view, trailer, file)
@@ -73,7 +73,7 @@ def read_whole(disk: Disk, file: str, base: int, seed: int) -> Whole:
 
 
 HEADERLESS = "nothing is left of its header"
-"""Why a record is lost of which only the number is known."""
+"""Why a record is lost if only its number is known."""
 
 
 def lost_of(
@@ -83,7 +83,7 @@ def lost_of(
     found: list[Found],
     damaged: list[Found],
 ) -> list[Lost]:
-    """What the file had, up to the number ``last``, and is not among the whole records."""
+    """The lost records: those the file had, up to the number ``last``, that are not whole."""
     lost = []
     file, base = whole.path, whole.base
     there = {head.relative_sqn for _, head in found}
@@ -91,7 +91,7 @@ def lost_of(
     wanted = whole.numbers
     gaps = whole.origin is not None if entry is None else entry.count <= last
     if wanted is None and (gaps or last > len(whole.view) // record.FIXED_BYTES):
-        # A file that was compacted has gaps, and nothing tells them from losses but their number.
+        # A compacted file has gaps, and only their number tells them from losses.
         wanted = frozenset(known)
         missing = 0 if entry is None else entry.count - len(there) - len(known)
         if missing > 0:
@@ -113,8 +113,8 @@ Found = tuple[int, record.Header]
 
 
 def records_of(whole: Whole) -> tuple[list[Found], list[Found]]:
-    """(records that are whole, records of which only the header is). What the offsets left out,
-    if they can be read, stays out."""
+    """Return the records that are whole, and those of which only the header is. Records that the
+    offsets, if they can be read, do not list are left out."""
     view, seed = whole.view, whole.seed
     end = whole.trailer.tables_at if whole.trailer is not None else len(view)
     found: list[Found] = []
@@ -142,7 +142,7 @@ def records_of(whole: Whole) -> tuple[list[Found], list[Found]]:
 
 
 def broken_batches(found: list[Found]) -> set[int]:
-    """First numbers of the batches of which a record is missing."""
+    """The first numbers of the batches that lack a record."""
     sizes: dict[int, list[int]] = {}
     for _, head in found:
         if head.batch is not None:
@@ -151,8 +151,8 @@ def broken_batches(found: list[Found]) -> set[int]:
 
 
 def lost_of_unsealed(whole: Whole) -> list[Lost]:
-    """What a file without tables had before the last record that an opening takes of it. A batch at
-    the end that is not whole was never answered."""
+    """The records that a file without tables lost before the last one that an opening takes from
+    it. A batch at the end that is not whole was never acknowledged."""
     found, damaged = records_of(whole)
     broken = broken_batches(found)
     taken: list[Found] = []

@@ -1,1 +1,1 @@
-"""The way of a scan: windows of rows in order, and the values that belong to them."""
+"""Scans: windows of rows in key order, and the values that belong to those rows."""

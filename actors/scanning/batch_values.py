@@ -1,4 +1,4 @@
-"""Values of a batch's rows, located by array kernels."""
+"""Reads the values of a batch's rows: array kernels locate them in the journal."""
 
 from __future__ import annotations
 
@@ -37,37 +37,38 @@ from octavo.files.lifecycle import State
 
 Value = bytes | memoryview
 _PLAIN, _LONG_WAY = -1, -2
-"""In place of the bytes before compression."""
+"""Marks in place of a value's size before compression: it is stored uncompressed; it has to be read
+the long way."""
 _FEW = 32
 _MANY, _SMALL_BYTES = 64, 512
-"""So many values, of so many bytes on the average at most, are cut out by array kernels."""
+"""At least so many values, of at most so many bytes on average, are cut out by array kernels."""
 _ROWS_A_FILE = 24
-"""Where they are of so few a file it is the other way that is faster."""
+"""With fewer values a file than this, slicing them one by one is faster than the kernels."""
 _FEW_A_FILE = 96
-"""Values of each file up to which they are sooner read one by one."""
+"""With up to so many values a file, reading them one by one is faster than locating them."""
 _ROWS_A_LENGTH = 16
-"""So many values of each length make it worth while to move them by length."""
+"""Moving values by length is worth while from so many values of each length on."""
 _LATE_BYTES = 24 << 10
-"""Values of so many bytes on the average are hashed as they are cut out: two visits to memory cost
-more than checksums of their own do."""
+"""Values of at least so many bytes on average are hashed as they are cut out: to fetch them from
+memory twice would cost more than checksums of their own do."""
 
 
 class OpenJournal:
     """Maps of journal files, for one reader.
 
-    Of the file that is being written it keeps the map and the offsets of one moment: all that the
-    reader may see is there already.
+    For the file being written, it keeps the map and the offsets of the first access: all that the
+    reader may see was already there.
     """
 
     def __init__(self) -> None:
         self._growing: dict[JournalFile, Opened] = {}
         self._sums: dict[JournalFile, RecordSums] = {}
         self._mapped: list[RecordSums] = []
-        """Those that have a map, no more than a process may keep."""
+        """The entries of ``_sums`` that hold a map: at most as many as a process may keep."""
 
     def sums(self, file: JournalFile, mapped: mmap | bytes) -> RecordSums:
-        """What says which records of the file are as they were written; for this reader, that it
-        was looked at is kept in mind."""
+        """The file's window checksums, which tell which records are as they were written. What has
+        been checked is remembered for this reader."""
         known = self._sums.get(file)
         if known is not None and known.mapped is mapped:
             return known
@@ -98,7 +99,8 @@ class OpenJournal:
 def _in_files(
     journal: JournalView, sqns: Ints, low: int, high: int
 ) -> Iterator[tuple[JournalFile, Ints | slice]]:
-    """(file, which of [low, high) are in it, ascending), where row i has ``sqns[i]``."""
+    """Yield each file with the rows of [low, high) that are in it, ascending; row i has the sqn
+    ``sqns[i]``."""
     bases, files = journal
     numbers = np.searchsorted(np.array(bases[1:], dtype=np.int64), sqns[low:high], side="right")
     for number, rows in by_length(numbers):
@@ -106,9 +108,9 @@ def _in_files(
 
 
 def few_a_file(reader: Reader, batch: Batch) -> bool:
-    """Whether the values of a batch are of so many files that they are sooner read one by one: a
-    file costs the kernels 0.13 ms, however few of it there are. Not where reads wait for a device,
-    which is asked for all of a batch at once."""
+    """Whether a batch's values are spread over so many files that reading them one by one is
+    faster: each file costs the kernels 0.13 ms, however few values it has. Always False where reads
+    wait for a device: there a batch's values are requested all at once."""
     bases, files = reader.view.journal
     sqns = batch.columns.sqns[batch.rows]
     if COLD.left or len(files) * _FEW_A_FILE <= len(sqns):
@@ -118,20 +120,21 @@ def few_a_file(reader: Reader, batch: Batch) -> bool:
 
 
 class Located:
-    """Where the values of a batch's rows stand, which were seen to be as they were written, or are
-    as they are cut out. That is done a few at a time, as they are wanted, so that they stay in the
-    processor's caches."""
+    """Where the values of a batch's rows stand, and the methods that cut them out. Checksums have
+    been compared already or, if ``late``, are compared as values are cut out. Values are cut out a
+    few at a time, on demand, so that they stay in the processor's caches."""
 
     def __init__(
         self, count: int, with_care: Callable[[int], bytes], *, late: bool = False
     ) -> None:
-        """``with_care``: the value of a row that did not come the short way; it says what is wrong,
-        if so. ``late``: values are compared with their checksums as they are cut out."""
+        """``with_care``: reads the value of a row that the kernels could not locate, or raises what
+        is wrong with it. ``late``: values are compared with their checksums as they are cut out."""
         self._with_care = with_care
         self._maps: list[mmap | bytes] = []
         self._views: list[memoryview] = []
         self._kept: set[int] = set()
-        """Which maps these are; of files beyond what a process may keep values are copied."""
+        """Ids of the maps that are kept. From further files than a process may keep mapped, values
+        are copied."""
         self._of, self._at, self._lengths = (np.zeros(count, np.int64) for _ in range(3))
         self._raw_bytes = np.full(count, _LONG_WAY, np.int64)
         self._unseen: tuple[Words, Ints] | None = None
@@ -146,8 +149,8 @@ class Located:
         found: Places,
         sums: tuple[Words, Ints] | None = None,
     ) -> None:
-        """What was found of some rows, whose records are in this file; ``late``: and the seeds and
-        checksums of their values."""
+        """Add the places found for some rows, whose records are all in the file ``mapped``; if
+        ``late``, with the seeds and checksums of their values."""
         possible = found.raw_bytes <= 255 * found.lengths + 64  # as record.decompress sees it
         good = found.good & possible
         if not good.all():
@@ -170,8 +173,8 @@ class Located:
         self._maps.append(mapped)
 
     def _see(self) -> None:
-        """Compare all values with their checksums: those that are not as they were written are
-        read the long way, which says so."""
+        """Compare all values with their checksums, if that is still to be done. Those that differ
+        are marked to be read the long way, which raises the error."""
         if self._unseen is None:
             return
         seeds, sums = (part.tolist() for part in self._unseen)
@@ -188,18 +191,18 @@ class Located:
         return len(self._at)
 
     def sizes(self) -> Ints:
-        """Bytes of each value; 0 of those that are read the long way."""
+        """Bytes of each value; 0 for those that are read the long way."""
         return np.where(self._raw_bytes >= 0, self._raw_bytes, self._lengths)
 
     def values(self, low: int, high: int) -> list[bytes]:
-        """The values of rows [low, high). Where one cannot be read those before it come, fewer than
-        were asked for; if that is the first, what is wrong is raised. 0.2 us each, and their bytes.
+        """The values of rows [low, high). If one cannot be read, the values before it are returned,
+        fewer than requested; if it is the first, the error is raised. 0.2 us each, and their bytes.
 
         Raises Corruption, SnapshotExpired, Closed.
         """
         self._see()
         if self._small(low, high):
-            # From far apart, they come faster by a kernel, which waits for several at a time.
+            # From far apart, a kernel gets them faster: it waits for several of them at a time.
             found = self._moved(low, high)
             return as_list(found.blob.tobytes(), found.offsets)
         return self._read(low, high, copied=True)  # type: ignore[return-value]  # all are copies
@@ -214,7 +217,7 @@ class Located:
             found: list[Value] = [b""] * (high - low)
             sizes = [_LONG_WAY] * (high - low)
         else:
-            # Lists, for a few rows at a time are too few for array kernels.
+            # Lists, since a few rows at a time are too few for array kernels.
             of, starts, ends, sizes = (part[low:high] for part in self._lists())
             packed = max(sizes) >= 0
             maps: Sequence[mmap | bytes | memoryview] = self._maps
@@ -241,14 +244,14 @@ class Located:
         return found
 
     def _as_views(self) -> list[memoryview]:
-        """The maps, made into views once: there may be thousands, and rows come a few at a time."""
+        """Views of the maps, made once: there may be thousands, and rows come a few at a time."""
         if len(self._views) < len(self._maps):
             self._views = [memoryview(mapped) for mapped in self._maps]
         return self._views
 
     def _lists(self) -> tuple[list[int], list[int], list[int], list[int]]:
-        """(number of the map, where the value begins, where it ends, bytes before compression) of
-        each row."""
+        """For each row, as four lists: number of the map, where the value begins, where it ends,
+        its bytes before compression."""
         if self._listed is None:
             ends = self._at + self._lengths
             self._listed = (
@@ -269,7 +272,8 @@ class Located:
         return self._one_by_one(low, high)
 
     def _by_frame(self, low: int, high: int) -> ByteColumn | None:
-        """The same by one call. None: that is not the way of these, or one is damaged."""
+        """``column``, with all values decompressed as one LZ4 frame. None if that does not suit
+        these values, or one is damaged."""
         if not self._lengths[low:high].all():
             self._see()  # an empty value is not copied into a frame
         raw_bytes, lengths = self._raw_bytes[low:high], self._lengths[low:high]
@@ -282,10 +286,11 @@ class Located:
         return None if blob is None else ByteColumn(blob, frame.offsets)
 
     def _one_by_one(self, low: int, high: int) -> ByteColumn:
-        """The same where some are too large to be decompressed together, or one is damaged."""
+        """``column``, where some values are too large to be decompressed together, or one is
+        damaged."""
         raw_bytes, lengths = self._raw_bytes[low:high], self._lengths[low:high]
-        # Large arrays are made of large pages, and each value goes there while it is in a cache of
-        # the processor: memory that is new costs more than what is done with it.
+        # One large array, since it is made of large pages: new memory costs more than the work done
+        # on it. Each value is copied there while it is in the processor's cache.
         goals = offsets_of(np.where(raw_bytes >= 0, raw_bytes, lengths))
         blob = np.empty(int(goals[-1]), dtype=np.uint8)
         target = blob.data
@@ -295,13 +300,13 @@ class Located:
             few = self.views(low + done, min(low + done + _FEW, high))
             for value in few:
                 if len(value) != places[done + 1] - places[done]:
-                    return self._joined(low, high)  # it was read the long way after all
+                    return self._joined(low, high)  # it had to be read the long way after all
                 target[places[done] : places[done + 1]] = value
                 done += 1
         return ByteColumn(blob, goals)
 
     def _joined(self, low: int, high: int) -> ByteColumn:
-        """The same where some are read the long way."""
+        """``column``, where some values are read the long way."""
         found: list[Value] = []
         while len(found) < high - low:
             found += self.views(low + len(found), high)
@@ -309,7 +314,7 @@ class Located:
         return ByteColumn(np.frombuffer(b"".join(found), dtype=np.uint8), ends)
 
     def _small(self, low: int, high: int) -> bool:
-        """Whether these are many small values that are not compressed, and are moved together."""
+        """Whether these are many small uncompressed values, which are moved together."""
         if high - low < _MANY or bool((self._raw_bytes[low:high] != _PLAIN).any()):
             return False
         lengths, of = self._lengths[low:high], self._of[low:high]
@@ -320,30 +325,30 @@ class Located:
         return _few_lengths(lengths) or (int(of.min()) == int(of.max()) and alike(lengths))
 
     def _moved(self, low: int, high: int) -> ByteColumn:
-        """The same of values that are not compressed, by array kernels."""
+        """``column`` of uncompressed values, by array kernels."""
         of, starts, lengths = self._of[low:high], self._at[low:high], self._lengths[low:high]
         if int(of.min()) == int(of.max()):
             return gather(np.frombuffer(self._maps[of[0]], dtype=np.uint8), starts, lengths)
         goals = offsets_of(lengths)
         blob = np.empty(int(goals[-1]), dtype=np.uint8)
-        for number, rows in by_length(of):  # what is written is written from front to back
+        for number, rows in by_length(of):  # in each group, the target is written front to back
             source = np.frombuffer(self._maps[number], dtype=np.uint8)
             copy(source, starts[rows], lengths[rows], blob, goals[:-1][rows])
         return ByteColumn(blob, goals)
 
 
 def _few_lengths(lengths: Ints) -> bool:
-    """Whether strings of these lengths are worth being moved by length."""
+    """Whether there are so few different lengths that it pays to move strings by length."""
     return int(np.count_nonzero(np.bincount(lengths))) * _ROWS_A_LENGTH <= len(lengths)
 
 
 def _unpacked(found: list[Value], sizes: list[int], *, copied: bool) -> list[Value]:
-    """Values out of what is stored. Where that cannot be, the long way is in ``sizes``."""
+    """Decompress stored values. One that cannot be gets ``_LONG_WAY`` in ``sizes``."""
     try:
         if min(sizes) >= 0:
             return list(record.decompress_all(found, sizes))
     except ValueError:
-        pass  # one of them is not as it should be
+        pass  # one of them is damaged
     out: list[Value] = []
     for at, (part, size) in enumerate(zip(found, sizes, strict=True)):
         value: Value = bytes(part) if copied and size < 0 else part
@@ -364,16 +369,16 @@ class BatchValues:
         self._journal = OpenJournal()
 
     def column(self, batch: Batch, *, of: Batch) -> ByteColumn:
-        """The values of all rows, end to end; as ``locate``."""
+        """The values of all rows, end to end. Otherwise as ``locate``."""
         sizes = batch.columns.sizes[batch.rows]
         late = int(sizes.sum()) >= _LATE_BYTES * len(sizes)
         return self.locate(batch, of=of, late=late).column(0, len(sizes))
 
     def locate(self, batch: Batch, *, of: Batch | None = None, late: bool = False) -> Located:
-        """Where the value of each row stands; framing, keys and checksums are compared. 0.2 us
-        each, and their bytes are hashed. ``of``: the batch of which this is a part, if the rest is
-        likely to be asked for. ``late``: values are hashed as they are cut out. Raises Corruption,
-        SnapshotExpired, Closed."""
+        """Find where the value of each row stands, comparing framing, keys and checksums. 0.2 us
+        each, and the time to hash their bytes. ``of``: the batch of which this is a part, if the
+        rest is likely to be asked for. ``late``: values are hashed as they are cut out. Raises
+        Corruption, SnapshotExpired, Closed."""
         columns, numbers = batch
         starts, lengths = columns.keys.starts[numbers], columns.keys.lengths[numbers]
         sqns = columns.sqns[numbers].astype(np.int64)
@@ -385,7 +390,7 @@ class BatchValues:
                     try:
                         mapped, offsets = self._journal.open(file)
                     except (Corruption, FileNotFoundError):
-                        continue  # told with care, of the first row that is wanted
+                        continue  # _with_care raises it, once a row of this file is wanted
                     begins, ends = spans(offsets, sqns[rows] - file.base)
                     COLD.ahead(mapped, begins, ends)
                     if late:
@@ -397,7 +402,7 @@ class BatchValues:
                         )  # fmt: skip
                         continue
                     sums, right = self._journal.sums(file, mapped), None
-                    if not sums.vouch_for(begins, ends):  # which would read from front to back
+                    if not sums.vouch_for(begins, ends):  # to check them: in the file's order
                         order = np.argsort(begins)
                         rows = order + low if isinstance(rows, slice) else rows[order]
                         begins, ends = begins[order], ends[order]
@@ -409,7 +414,7 @@ class BatchValues:
         return located
 
     def _with_care(self, batch: Batch, row: int) -> bytes:
-        """The value of one row, or what is wrong with it."""
+        """Read the value of one row by itself; raises what is wrong with it."""
         one = batch._replace(rows=batch.rows[row : row + 1])
         prefix, _, _ = next(buckets_of(one))
         tag, bucket, _ = ledger_key.split(prefix)

@@ -1,7 +1,7 @@
-"""Live rows of a view as columns: what trees, folds in other orders and Arrow streams are made of.
+"""Live rows of a view as columns, for merkle trees, folds by sqn and Arrow streams.
 
-As in scan.py, windows of all sources are merged up to a common bound; here a window is tens of
-thousands of rows, stays in arrays, and no Python object is made for a row of a ledger file.
+As in scan.py, windows of all sources are merged up to a common bound. Here a window has tens of
+thousands of rows and stays in arrays: no Python object is made for a row of a ledger file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from octavo.files.ledger.live_batches import (
 from octavo.files.ledger.rows import EXPIRES, TOMBSTONE, Columns
 
 _MANY = 32
-"""Rows from which on headers are read by array kernels."""
+"""From so many rows on, headers are read by array kernels."""
 
 
 class _MemoryRows:
@@ -71,7 +71,7 @@ class _MemoryRows:
         if not self._keys:
             if self.more:
                 self._keys = self._slice(self._table, low, high, LARGEST_WINDOW, reverse)
-                # What is written meanwhile is not of this view.
+                # Fewer: the table is used up, since what is written meanwhile is not in this view.
                 self.more = len(self._keys) == LARGEST_WINDOW
             if not self._keys:
                 return None
@@ -150,8 +150,8 @@ class _MemoryRows:
 
 
 def _split(keys: list[bytes]) -> tuple[list[bytes], Ints | None, Ints | int]:
-    """(distinct prefixes, which of them each key has, None: the only one, its length) of ledger
-    keys in order."""
+    """Split ledger keys, which are in order, from their prefixes. Returns the distinct prefixes;
+    which of them each key has, None if there is only one; the length of each key's prefix."""
     first = keys[0][: ledger_key.end_of_prefix(keys[0])]
     if keys[-1].startswith(first):
         return [first], None, len(first)
@@ -176,12 +176,12 @@ def batches(
     hashes: bool = True,
     window_rows: int = WINDOW_ROWS,
 ) -> Iterator[Batch]:
-    """The live rows of a range of ledger keys, in its direction; of each source up to
-    ``window_rows`` at a time, or more where rows are ``chosen``.
+    """Yield the live rows of a range of ledger keys, in its direction, with up to ``window_rows``
+    of each source at a time, or more if rows are ``chosen``.
 
-    The range may hold any number of buckets. Without ``heads`` sizes, times and metadata of rows
-    that are still in memory are not looked up (0.5 us each) and read as zero, nor without
-    ``hashes`` their hashes; keys, sqns and flags are always right. 0.05 to 0.2 us a row.
+    The range may hold any number of buckets. Without ``heads``, sizes, times and metadata of rows
+    that are still in memory are not looked up (0.5 us each) and read as zero; likewise their hashes
+    without ``hashes``. Keys, sqns and flags are always right. 0.05 to 0.2 us a row.
 
     Raises Corruption.
     """

@@ -1,9 +1,9 @@
-"""Ranges in which no key lives, for scans to step over at once.
+"""Ranges in which no key lives, which scans step over at once.
 
-What was deleted or expired leaves a row, in memory and in the ledger, and a scan looks at each
-one that lies in its way: who takes the first key again and again, as from a queue, would step over
-all that was taken before. So what a scan has stepped over is noted, and a put into it takes it
-back. What the store holds is the same after a push or a merge, so a range outlives those.
+A deleted or expired key leaves a row, in memory and in the ledger, and a scan looks at each one on
+its way: a caller that takes the first key again and again, as from a queue, would step over all
+that was taken before. So a range that a scan has stepped over is noted, and a put into it takes the
+note back. Pushes and merges do not change what the store holds, so the notes outlive them.
 """
 
 from __future__ import annotations
@@ -15,40 +15,39 @@ from octavo.actors.memory_table import MemoryTable
 from octavo.manifest.ledger_manifest import LedgerManifest
 
 _MOST, _MOST_LONG = 4096, 256
-"""Ranges that are kept, so many as there may be queues side by side; fewer once one of long keys
-comes. Those go that were noted first."""
+"""Ranges that are kept at most: enough for as many queues side by side. The second number holds
+once a range with long keys comes. The ranges that were noted first go first."""
 _SHORT_BYTES = 512
-"""Of both ends of a range, where they are short."""
+"""Up to so many bytes of both its ends together, a range's keys count as short."""
 _MOST_ENTRIES = 4096
-"""Of an index, in memory, in a range that is noted at a time."""
+"""Index entries in memory that a range noted at one time may hold."""
 
 
 def _most(low: bytes, high: bytes) -> int:
-    """How many there may be beside one of these ends."""
+    """How many ranges may be kept once one with these ends is among them."""
     return _MOST if len(low) + len(high) <= _SHORT_BYTES else _MOST_LONG
 
 
 class EmptyRanges:
-    """Ranges of ledger keys, each from which sqn and which moment on no key in it has lived. The
-    moment, in ms UTC, is 0 where nothing expired: no clock that is set back makes that live again.
+    """Ranges of ledger keys, each with the sqn and the moment from which on no key in it has lived.
+    The moment, in ms UTC, is 0 if nothing in it expired: then no clock set back revives a key.
 
-    Changed in the Bookie's turn, read without: each range is true by itself, and who reads while
-    a put takes one back has a snapshot from before that put.
+    Changed in the Bookie's turn, read without it: each range is true by itself, and a thread that
+    reads while a put takes one back has a snapshot from before that put.
     """
 
     def __init__(self) -> None:
         self.lows: list[bytes] = []
-        """First keys of the ranges, ascending; empty while nothing is noted. One of them may have
-        no range, for a moment or after a Ctrl-C."""
+        """First keys of the ranges, ascending; empty while nothing is noted. For a moment, or after
+        a Ctrl-C, one of them may have no range."""
         self._ranges: dict[bytes, tuple[bytes, int, int]] = {}  # end, exclusive; sqn; moment
         self._used: set[bytes] = set()
 
     def left(
         self, low: bytes, high: bytes, upper: int, now_ms: int, reverse: bool
     ) -> tuple[bytes, bytes]:
-        """What of [low, high) is left to be looked at by a reader of sqn ``upper`` to whom it is
-        ``now_ms``: a range at its beginning is left out, or, if ``reverse``, one at its end.
-        0.5 us."""
+        """Return the part of [low, high) that a reader at sqn ``upper`` and time ``now_ms`` has to
+        look at: without a noted range at its beginning or, if ``reverse``, at its end. 0.5 us."""
         place = bisect_left(self.lows, high) if reverse else bisect_right(self.lows, low)
         for start in self.lows[place - 1 : place]:  # another thread may take it out meanwhile
             end, since, moment = self._ranges.get(start, (b"", 0, 0))
@@ -60,7 +59,8 @@ class EmptyRanges:
         return low, high
 
     def note(self, low: bytes, high: bytes, sqn: int, moment: int) -> None:
-        """In the turn: in [low, high) nothing lives as of ``sqn``, the newest, and ``moment``."""
+        """In the turn: note that as of ``sqn``, the newest, and ``moment`` nothing lives in
+        [low, high)."""
         lows, ranges = self.lows, self._ranges
         place = bisect_left(lows, low)
         if place:
@@ -81,7 +81,7 @@ class EmptyRanges:
             self._forget(next(iter(ranges)))
 
     def take_back(self, key: bytes) -> None:
-        """In the turn: ``key`` is about to live. 0.4 us."""
+        """In the turn: take ``key``, which is about to live, out of the noted ranges. 0.4 us."""
         lows, ranges = self.lows, self._ranges
         place = bisect_right(lows, key) - 1
         if place < 0:
@@ -101,8 +101,8 @@ class EmptyRanges:
             insort(lows, behind)
 
     def forget_unused(self) -> None:
-        """In the turn: let go of those that were neither noted nor used since the last call, for
-        they cost every put a look."""
+        """In the turn: forget the ranges that were neither noted nor used since the last call,
+        since each put has to look at them."""
         for low in [low for low in self.lows if low not in self._used]:
             self._forget(low)
         self._used = set()
@@ -123,8 +123,8 @@ def no_news(
     recent: MemoryTable, frozen: Iterable[MemoryTable], low: bytes, high: bytes, upper: int,
     reverse: bool,
 ) -> tuple[bytes, bytes, bool] | None:  # fmt: skip
-    """In the turn: [low, high), or the part of it that one look is to take, and whether any index
-    entry that memory has there expires; None where one came since ``upper``."""
+    """In the turn: return [low, high), or as much of it as one look may take, and whether any index
+    entry in memory there expires. None if an entry came since ``upper``."""
     expires = False
     for table in (recent, *[table for table in frozen if table.expiring]):
         names = table.slice(low, high, _MOST_ENTRIES, reverse)
@@ -139,7 +139,7 @@ def no_news(
 
 def may_expire(ledger: LedgerManifest, low: bytes, high: bytes) -> bool:
     """Whether any row of the ledger in [low, high) expires, or is in a file that is not open.
-    0.3 ns a row, where any of its file does."""
+    0.3 ns a row in files that have any such row."""
     for level in range(len(ledger.levels)):
         for entry in ledger.overlapping(level, low, high):
             if entry.expiring:

@@ -1,8 +1,8 @@
-"""The few rows that a scan is to give, found by one look, in one turn.
+"""Finds the few rows that a short scan is to give by one look, in one turn.
 
-What begins as a scan takes three turns: for its snapshot, for what memory has, and to let go of the
-snapshot. Where it is known that few rows are wanted they are found as of one moment, and nothing
-is held for them.
+An ordinary scan takes three turns: one for its snapshot, one for what memory has, and one to let go
+of the snapshot. If few rows are known to be wanted, they are found as of one moment, and nothing is
+held for them.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ if TYPE_CHECKING:
     from octavo.actors.bookie import Bookie
 
 _SPARE = 8
-"""Rows of the ledger beyond those that are wanted, for some that memory says are deleted."""
+"""Rows of the ledger taken beyond those that are wanted, since memory may have deletes of some."""
 _NEWEST = 1 << 63
 """Above every sqn."""
 
 
 class Few(NamedTuple):
-    """What was found of a view, as of this sqn and this moment, ms UTC."""
+    """The rows found in a view, as of this sqn and this moment, ms UTC."""
 
     view: View
     upper: int
     now_ms: int
     window: Brief
     whole: bool
-    """That is all there is in the range."""
+    """Whether these are all rows of the range."""
 
 
 def found_at_once(bookie: Bookie, bound: Bounds, most: int, *, whole: bool = False) -> Few | None:
-    """The first ``most`` rows of a range of one bucket, or a few more, fewer only where it has no
-    more, as of one moment: what short_windows finds through a snapshot, without one. ``whole``:
-    all rows of the range, if they are fewer.
+    """Find the first ``most`` rows of a range of one bucket as of one moment, without a snapshot: a
+    few more at times, and fewer only if the range has no more. ``whole``: all rows of the range,
+    and None if one look does not find them all.
 
-    None where that takes more than one look, or what is wrong is to be told. Raises Closed, and
-    what an ask does.
+    Returns None if it takes more than one look, or if something is damaged: an ordinary scan then
+    does it, or raises the error. Raises Closed, and whatever an ask raises.
     """
     prefix, low, high, reverse = bound
     if high is None or low >= high:
@@ -66,7 +66,7 @@ def found_at_once(bookie: Bookie, bound: Bounds, most: int, *, whole: bool = Fal
     upper = view.recent.since
     if view.recent.rows or view.frozen or bookie.view is not view or bookie.closed:
         for table in view.frozen:
-            table.in_order()  # not in the turn: it may take a while
+            table.in_order()  # sorts it now, since it may take a while: too long for the turn
         found = _fewer(found, prefix, most + _SPARE, reverse)
         at = None if lasting else now_ms
         seen = bookie.actor_ref.call(_with_memory, view, bound, left, found, wanted, at)
@@ -86,7 +86,8 @@ def found_at_once(bookie: Bookie, bound: Bounds, most: int, *, whole: bool = Fal
 
 
 def _fewer(found: Between, prefix: bytes, rows: int, reverse: bool) -> Between:
-    """At most so many of these rows, from where a scan begins: each one of memory costs more."""
+    """At most so many of these rows, from where the scan begins: fewer rows span less of the range,
+    and each row that memory has there costs more than one of these."""
     keys, sqns, begin, end = found
     if len(keys) <= rows:
         return found
@@ -104,9 +105,10 @@ def _with_memory(
     wanted: int,
     at: int | None,
 ) -> tuple[Between, int, int] | None:
-    """In the turn: what was found of the ledger with what memory has there, the newest sqn and the
-    moment. None if the view is not the newest any more, what is ``left`` of the range not all that
-    is, or the moment not ``at``, as of which alone what was found lives; None: as of any."""
+    """In the turn: return what was found in the ledger merged with what memory has there, the
+    newest sqn and the moment. Returns None if the view is no longer the newest, or more than
+    ``left`` of the range now has to be looked at, or the moment is not ``at``, the only one as of
+    which what was found is known to live (``at`` None: it lives as of any)."""
     if bookie.closed:
         raise bookie.stopped_error()
     now_ms = bookie.now_ms()

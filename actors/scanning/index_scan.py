@@ -1,13 +1,13 @@
-"""Index entries in order, each compared with its object.
+"""Yields index entries in order, after checking each against its object.
 
-An entry is valid if and only if its object's newest version has the entry's sqn: so a put, a
-delete or an expiry takes back the older version's entries without touching them.
+An entry is valid if and only if its object's newest version has the entry's sqn. So a put, a delete
+or an expiry invalidates the older version's entries without touching them.
 
-Where steps of them are not valid before the first that is, the range is noted as one in which no
-key lives (empty_ranges.py): so keys can be taken from an index, too, as from a queue.
+If whole steps of entries before the first valid one are not valid, their range is noted as one in
+which no key lives (empty_ranges.py). So keys can be taken from an index, too, as from a queue.
 
-Few entries are compared one by one: 0.4 us where the guide's table of sqns has the entry's, for
-then that is of a newest row, else 1.2 us each; windows of many by array kernels, 0.5 us each.
+Few entries are checked one by one: in 0.4 us if the guide's table of sqns has the entry's, which is
+then a newest row's; otherwise in 1.2 us. Windows of many go through array kernels, 0.5 us each.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from octavo.manifest.ledger_entry import LedgerEntry
 _END = b"\x00\x00"
 
 LEAST, FEW, _MORE = 4, 16, 8
-"""Of so many entries the objects are looked up first at least, and if it is not said how many are
-wanted; of so many times as many then."""
+"""Entries whose objects are looked up in the first step: at least; if no number is wanted. Each
+further step looks up so many times as many."""
 _FEW_MORE = 32
-"""So many that are left of a window are looked up together: a round costs as much as ten."""
+"""If no more than so many of a window are left, they are one step: a step costs as much as ten."""
 MANY = 512
 """Entries of a window from which on the kernels are faster."""
 _SOME = 31
 """Queries whose readers' numbers have none of these bits see whether a table would help."""
 MOST_FILES = 64
-"""Ledger files up to which they are: each takes its part of the window."""
+"""Ledger files up to which the kernels are faster: each takes its part of the window."""
 
 
 class Entries(NamedTuple):
@@ -54,7 +54,7 @@ class Entries(NamedTuple):
 
 
 class Sought(NamedTuple):
-    """Which entries: of the objects of a bucket and tag in a range of one field."""
+    """What is looked for: entries of the objects of one bucket and tag, in a range of one field."""
 
     bucket: bytes
     tag: int
@@ -62,26 +62,26 @@ class Sought(NamedTuple):
     """As index_terms.escaped has it."""
     bound: Bounds
     first: int
-    """Rows of the first window,"""
+    """Rows of the first window."""
     few: int
-    """of which so many have their objects looked up first."""
+    """How many of those have their objects looked up in the first step."""
 
 
 def entries(reader: Reader, sought: Sought) -> Iterator[Entries]:
-    """The valid entries that are sought, in their direction, a window at a time. One look at the
-    ledger an entry."""
+    """Yield the valid entries that are sought, in the scan's direction, a window at a time. One
+    look into the ledger an entry."""
     bucket, tag, field, bound, first, few = sought
     objects = _Objects(reader, ledger_key.prefix(tag, bucket))
     begins = len(field)
     index = bytes.index
     step = few
     replaced: bytes | None = None
-    """As far as all entries are of this type, and not valid."""
+    """The last row up to which all entries are of this type, and none is valid."""
     begins_so = True
     for window in reader.windows(bound, first, brief=True):
         every, numbers = window.keys, window.sqns()
         low = 0
-        while low < len(every):  # who wants few has few looked up
+        while low < len(every):  # in steps, so that a caller who wants few has few looked up
             if step >= FEW and len(every) - low <= _FEW_MORE:
                 step = _FEW_MORE
             rows, sqns = every[low : low + step], numbers[low : low + step]
@@ -98,14 +98,14 @@ def entries(reader: Reader, sought: Sought) -> Iterator[Entries]:
                 newest = objects.newest(keys, told)
             valid = list(map(eq, newest, sqns))
             if begins_so:
-                # What is not valid once never will be; but another type's may be.
+                # An invalid entry never becomes valid again; but another type's may be valid.
                 begins_so = of_one and not any(valid)
                 if begins_so:
                     replaced = rows[-1]
                 elif replaced is not None:
                     reader.no_entries(bound, replaced)
             terms = [row[begins:at] for row, at in zip(rows, ends, strict=True)]
-            # An entry of another type's object of the same key has another sqn, so it goes, too.
+            # This drops other types' entries, too: an object of the same key has another sqn there.
             if not all(valid):
                 terms, keys = list(compress(terms, valid)), list(compress(keys, valid))
             if keys:
@@ -115,11 +115,12 @@ def entries(reader: Reader, sought: Sought) -> Iterator[Entries]:
 
 
 _Opened = tuple[Find, memoryview, int]
-"""Of a file: ``Sst.find``, its sqns, their base."""
+"""An open file's ``Sst.find``, its sqns, and their base."""
 
 
 class _Files:
-    """Files of a level, those that were needed open; no more than a process may keep mapped."""
+    """The files of a level. Those that were needed are kept open, but no more than a process may
+    keep mapped."""
 
     def __init__(self, entries: Sequence[LedgerEntry]) -> None:
         self.entries = entries
@@ -137,7 +138,7 @@ class _Files:
 
 
 _Levels = list[tuple[list[bytes] | None, _Files]]
-"""Of each level: the first keys of its files, of level zero none; the files."""
+"""For each level: the first keys of its files (None for level zero), and the files."""
 
 
 class _Objects:
@@ -158,8 +159,8 @@ class _Objects:
             view.guide.wanted()
 
     def _of_levels(self) -> _Levels:
-        """Found once. (Not a cached_property, which before Python 3.12 is behind one lock for all
-        threads, and so for ever in a child that is forked meanwhile.)"""
+        """The levels, found once. (No cached_property: before Python 3.12 that holds one lock for
+        all threads, and a child forked meanwhile would find it taken for ever.)"""
         levels = self._levels
         if levels is None:
             levels = []
@@ -174,9 +175,9 @@ class _Objects:
         return levels
 
     def newest(self, keys: list[bytes], sqns: list[int]) -> list[int]:
-        """Sqn of each object's newest version that the reader sees, deletes included; 0: none.
-        ``sqns``: what most of those are; each is of a record of that object, or 0. Raises
-        Corruption."""
+        """Return the sqn of each object's newest version that the reader sees, deletes included; 0
+        if there is none. ``sqns``: likely answers; each is that of a record of the object, or 0.
+        Raises Corruption."""
         front = self._front
         whole = [front + key for key in keys]
         found = self._in_memory(whole)
@@ -199,7 +200,7 @@ class _Objects:
                     continue
                 if entry < 0:
                     entry = -entry
-                if entry > upper:  # written since: an older version was kept, if that is read
+                if entry > upper:  # written since: the older version was kept, if there was one
                     self._check()
                     entry = abs(self._recent.entry(whole[at], upper) or 0)
                 found[at] = entry
@@ -209,12 +210,12 @@ class _Objects:
         self, whole: list[bytes], left: Iterable[int], found: list[int], sqns: list[int]
     ) -> None:
         slots, shift = self._told
-        told = len(slots) > 1  # most of them, so the files need not be gone through for the others
+        told = len(slots) > 1  # the table answers most; _find is used for the others
         levels = [] if told else self._of_levels()
         for at in left:
             key = whole[at]
             h32 = xxh3(key) & LOW_32
-            # Of a newest row, and its record is of this key, as the entry says.
+            # The table has newest rows only, and the record of this sqn is of this key.
             if (sqn := sqns[at]) and slots[h32 >> shift] == sqn:
                 found[at] = sqn
                 continue

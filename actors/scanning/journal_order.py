@@ -1,8 +1,8 @@
-"""Live versions in the order in which they were written.
+"""Yields live versions in the order in which they were written.
 
-The ledger says which sequence numbers are live, in one pass over its columns; they are kept as
-bits, a page for each 65,536 numbers. Then the journal is read from front to back, and tells
-bucket, key and value itself.
+One pass over the ledger's columns finds which sequence numbers are live; they are kept as bits, one
+page for each 65,536 numbers. Then the journal is read from front to back: its records have bucket,
+key and value themselves.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _STRETCH_BYTES = 1 << 20
 
 
 def live_sqns(reader: Reader, bound: Bounds, since: int) -> Iterator[Ints]:
-    """Sequence numbers above ``since`` of the live rows of a range of ledger keys, ascending.
+    """Yield the sequence numbers above ``since`` of the live rows of a range of ledger keys,
+    ascending.
 
     Some 0.1 us a row before the first is given. Memory: 8 KiB for each 65,536 consecutive
     numbers of which any is live. Raises Corruption.
@@ -44,7 +45,7 @@ def live_sqns(reader: Reader, bound: Bounds, since: int) -> Iterator[Ints]:
 
 
 def items(reader: Reader, bound: Bounds, since: int) -> Iterator[tuple[int, bytes, bytes, bytes]]:
-    """(sqn, bucket, key, value) of the live rows of a range of ledger keys, by sqn, ``since``
+    """Yield (sqn, bucket, key, value) of the live rows of a range of ledger keys, by sqn, ``since``
     exclusive. See Snapshot.items_by_sqn."""
     journal = OpenJournal()
     bases, files = reader.view.journal
@@ -62,7 +63,7 @@ def items(reader: Reader, bound: Bounds, since: int) -> Iterator[tuple[int, byte
                 count = _few(ends - begins)
                 COLD.ahead(mapped, begins[:count], ends[:count])
                 if COLD.left and ends[count - 1] - begins[0] < 2 * _STRETCH_BYTES:
-                    # Most is live: what comes next comes while this is looked at.
+                    # Most of it is live: have the next stretch read while this one is looked at.
                     ask_in_order(file, int(ends[count - 1]), int(ends[count - 1]) + _STRETCH_BYTES)
                 found = puts_of(
                     mapped, offsets, sqns[at : at + count] - file.base, file.seed, _STRETCH_BYTES
@@ -74,7 +75,7 @@ def items(reader: Reader, bound: Bounds, since: int) -> Iterator[tuple[int, byte
 
 
 def _with_care(reader: Reader, file: JournalFile, sqn: int) -> tuple[bytes, bytes, bytes]:
-    """What did not come the short way; this says what is wrong, if so."""
+    """Bucket, key and value of a record that the short way did not give; raises what is wrong."""
     with reader.reading():
         whole = file.read(sqn)
         if whole.kind != record.PUT:
@@ -83,7 +84,7 @@ def _with_care(reader: Reader, file: JournalFile, sqn: int) -> tuple[bytes, byte
 
 
 def heads(reader: Reader, bound: Bounds, since: int) -> Iterator[tuple[bytes, bytes, Head]]:
-    """(bucket, key, Head) of the live rows of a range of ledger keys, by sqn, ``since``
+    """Yield (bucket, key, Head) of the live rows of a range of ledger keys, by sqn, ``since``
     exclusive. See Snapshot.heads_by_sqn."""
     file_of = reader.view.journal.file_of
     for page in live_sqns(reader, bound, since):
@@ -100,7 +101,7 @@ def heads(reader: Reader, bound: Bounds, since: int) -> Iterator[tuple[bytes, by
                     sqn, header.size, header.metadata, header.time_ms, header.expiry_ms or None
                 )
                 if header.tag != ledger_key.STANDARD:
-                    # The ledger may have metadata that was worked out anew.
+                    # The ledger's metadata may have been computed anew since.
                     head = reader.head(ledger_key.prefix(header.tag, header.bucket) + header.key)
                 if head is not None:
                     yield header.bucket, header.key, head
@@ -109,7 +110,7 @@ def heads(reader: Reader, bound: Bounds, since: int) -> Iterator[tuple[bytes, by
 def _headers(
     file_of: Callable[[int], JournalFile], sqns: list[int]
 ) -> list[tuple[int, record.Header]]:
-    """The first of these with their headers, as many as are not too much together."""
+    """The first of these sqns with their headers: as many as are not too large together."""
     found: list[tuple[int, record.Header]] = []
     left = _STRETCH_BYTES
     for sqn in sqns:
@@ -122,5 +123,5 @@ def _headers(
 
 
 def _few(lengths: Ints) -> int:
-    """How many of the records, one at least, make up a stretch that is not too long."""
+    """How many of these records, at least one, make up a stretch that is not too long."""
     return max(int(np.searchsorted(np.cumsum(lengths), _STRETCH_BYTES, side="right")), 1)

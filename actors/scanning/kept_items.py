@@ -1,9 +1,9 @@
-"""Items that short scans gave, kept for the next one that comes by.
+"""Items that short scans gave, kept for later scans of the same range.
 
-What a sequence number names never changes: so an item that was read once, its checksums verified,
-is the same item for whoever finds that number, whatever was written, merged or compacted since.
-None is ever out of date, and nobody who writes needs to know. Only items of ground that was scanned
-twice before come in, for to keep what is not asked for again costs a tenth of reading it.
+What a sequence number names never changes. So an item that was read once, its checksums verified,
+is right for every scan that finds its number, whatever was written, merged or compacted since: none
+is ever out of date, and writers need not know of them. Only items of ranges that were scanned twice
+before are kept, since keeping an item that is not asked for again costs a tenth of reading it.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 _ITEM_BYTES = 300
-"""What an item takes beside the bytes of its key and value: three objects and its places here."""
+"""What an item takes beyond the bytes of its key and value: three objects and its places here."""
 _BUCKET_BYTES = 350
-"""What a bucket takes beside its name, though nothing of it is kept."""
+"""What a bucket takes beyond its name, even if none of its items is kept."""
 _LARGEST_BYTES = 16 << 10
-"""Items that take more are not kept, for they are many bytes for what they save; nor those that
+"""Items that take more are not kept, since they save little for their bytes; nor are those that
 take more than a sixty-fourth of the limit."""
 
 
 class Generation(NamedTuple):
-    """Items by sequence number. No object is made for an item: tens of thousands of tuples that
-    stay would have Python's collector look through everything there is."""
+    """Items by sequence number, without an object for each: tens of thousands of lasting tuples
+    would make Python's collector look through everything there is."""
 
     keys: dict[int, bytes]
     """A key is here before its value is."""
@@ -32,7 +32,7 @@ _NOTHING = Generation({}, {})
 
 
 class ItemsOfBucket:
-    """Those of one bucket, as a scan finds them. Any thread."""
+    """The kept items of one bucket, as a scan finds them. Any thread."""
 
     __slots__ = ("_all", "newer", "older")
 
@@ -42,8 +42,8 @@ class ItemsOfBucket:
         self.older = older
 
     def keep(self, sqn: int, key: bytes, value: bytes) -> ItemsOfBucket | None:
-        """Remember what the record of a put says, which was verified. None: it is too large, and so
-        the ones after it are likely to be. 0.2 us."""
+        """Keep the item of a put whose record was verified. Returns where to keep the next one, or
+        None if this one is too large, since those after it probably are as well. 0.2 us."""
         kept = self._all
         size = len(key) + len(value) + _ITEM_BYTES
         if size > kept.largest:
@@ -57,33 +57,34 @@ class ItemsOfBucket:
 
 
 class KeptItems:
-    """Items by bucket and sequence number in two generations, each of at most half of a limit: once
-    the newer one is full the older one goes. Nothing here is changed but in steps that are whole by
-    themselves; where two threads take the same one, a generation goes too early.
+    """Items by bucket and sequence number, in two generations of at most half of a limit each: once
+    the newer one is full, the older one goes. Each change is one step that is whole by itself; if
+    two threads take the same step at once, a generation goes too early.
     """
 
     def __init__(self, limit_bytes: int) -> None:
-        """``limit_bytes`` of keys, values and bookkeeping; 0: nothing is kept."""
+        """``limit_bytes``: of keys, values and bookkeeping; 0: nothing is kept."""
         self.most = limit_bytes >> 1
         self.largest = min(limit_bytes >> 6, _LARGEST_BYTES)
         self.bytes = 0
-        """Of the newer generation."""
+        """Bytes of the newer generation."""
         self._newer: dict[bytes, Generation] = {}
         self._older: dict[bytes, Generation] = {}
 
     def of(self, prefix: bytes) -> ItemsOfBucket | None:
-        """Those of a bucket, by the prefix of its ledger keys; None where nothing is kept."""
+        """The kept items of a bucket, named by the prefix of its ledger keys; None if nothing is
+        kept."""
         if not self.most:
             return None
         newer = self._newer.get(prefix)
         if newer is None:
-            self.bytes += len(prefix) + _BUCKET_BYTES  # or millions of buckets took any amount
+            self.bytes += len(prefix) + _BUCKET_BYTES  # there may be millions of buckets
             if self.bytes > self.most:
                 self.turn_over()
             newer = self._newer.setdefault(prefix, Generation({}, {}))
         return ItemsOfBucket(self, newer, self._older.get(prefix, _NOTHING))
 
     def turn_over(self) -> None:
-        """The newer generation becomes the older one. O(1), and what it takes to free that."""
+        """Make the newer generation the older one. O(1), and the time to free the older one."""
         self._older, self._newer = self._newer, {}
         self.bytes = 0

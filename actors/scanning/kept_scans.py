@@ -1,10 +1,10 @@
-"""What short scans found in the ledger, kept for the next one that comes by.
+"""What short scans found in the ledger, kept for later scans of the same range.
 
-To begin a scan costs more than to go on with it: in each file a place has to be found, and what
-stands there has to be merged with what the other files have. As long as the ledger is the same
-those rows are the same too, so they are kept, merged, as stretches: all rows that live from some
-key on to another, exclusive. Where that was done for many windows, all rows of the ledger are put
-in order on the pool (ledger_order.py), and that takes the stretches' place.
+Beginning a scan costs more than going on with it: a place has to be found in each file, and the
+rows there have to be merged with those of the other files. As long as the ledger is the same, so
+are those rows. So they are kept, merged, as stretches: all live rows from one key up to another,
+exclusive. After many windows were made so, all rows of the ledger are put in order on the pool
+(ledger_order.py), and that order replaces the stretches.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ from octavo.files.locks import new_rlock
 from octavo.manifest.ledger_manifest import LedgerManifest
 
 _ROW_BYTES, _STRETCH_BYTES = 112, 480
-"""What a row takes beside its key, and a stretch beside its rows."""
+"""What a row takes beyond its key, and a stretch beyond its rows."""
 _ROWS_A_WINDOW, _LEAST_WINDOWS = 2048, 32
-"""For each window that was merged so many rows may be put in order, which takes the pool 0.3 ms: it
-is made good by the next seven windows. And so many windows for the least of ledgers."""
+"""Each window that was merged allows so many rows to be put in order, which takes the pool 0.3 ms:
+the next seven windows make up for it. Even the smallest ledger takes so many windows."""
 _ROWS_OF_ONE_RUN = 16384
-"""The same where no two files overlap: those rows are in order, and cost a fifth."""
+"""``_ROWS_A_WINDOW`` if no two files overlap: their rows are in order already, and cost a fifth."""
 _MERGED_A_WINDOW = 3072
-"""The same of rows that are merged in long windows: that takes two thirds as long as to put them in
-order. So this comes after about two lists of all keys, and what it takes three more save."""
+"""So many rows merged in long windows count as a window. To merge a row takes two thirds as long as
+to put it in order: so the order comes after about two lists of all keys, and pays after three more.
+"""
 _OF_ONE_FILE = 0.25
-"""What a window counts that one of several files alone had rows for: the order saves so much less
+"""What a window counts if only one of several files had rows for it: the order saves so much less
 there."""
 
 
 class Stretch(NamedTuple):
-    """All rows that live of a bucket below ``end``, a ledger key, from some other on."""
+    """All live rows of a bucket from some ledger key up to ``end``, another one, exclusive."""
 
     keys: list[bytes]
     """As the user gave them, ascending."""
@@ -48,7 +49,8 @@ class Stretch(NamedTuple):
 
 
 class Stretches:
-    """Those of one state of the ledger, in at most so many bytes: the newest ones. Any thread."""
+    """The stretches of one state of the ledger: the newest ones, in a limited number of bytes. Any
+    thread."""
 
     def __init__(
         self,
@@ -56,10 +58,10 @@ class Stretches:
         limit_bytes: int,
         order_bytes: int = 0,
     ) -> None:
-        """``order_bytes``: what the order of all rows may take."""
+        """``limit_bytes``: of the stretches; ``order_bytes``: of the order of all rows."""
         self.ledger = ledger
         self.order: LedgerOrder | None = None
-        """Once it is there nothing is kept, for it tells of all ranges."""
+        """The order of all rows. Once it is there no stretch is kept, since it has all ranges."""
         self._order_bytes = order_bytes
         self._searched = 0.0  # windows; some may be counted twice, or not at all
         levels = () if ledger is None else ledger.levels
@@ -68,25 +70,26 @@ class Stretches:
         self._one_run = len(runs) + len(levels[0] if levels else ()) == 1
         each = _ROWS_OF_ONE_RUN if self._one_run else _ROWS_A_WINDOW
         self._order_from: float = rows // each + _LEAST_WINDOWS
-        """So many make the order worth its while."""
+        """The number of windows from which on the order is worth making."""
         self.bytes = 0
         self._limit = limit_bytes
         self._starts: list[bytes] = []
-        """Ledger keys from which on each stretch tells of all rows, ascending."""
+        """The ledger keys at which the stretches begin, ascending."""
         self._stretches: dict[bytes, Stretch] = {}
         self._queue: deque[tuple[bytes, int]] = deque()
         self._often: set[bytes] = set()
-        """Where those begin that were asked for again."""
+        """The beginnings of the stretches that were asked for again."""
         self.news = 0
-        """Grows with each stretch that was not asked for twice before."""
+        """Grows whenever a stretch is asked for that was not asked for before."""
         self._lock = new_rlock()
         self._tries = map(self._lock.acquire, repeat(False))
 
     def at(self, low: bytes, prefix: bytes) -> Stretch | None:
-        """What is known from a ledger key on; None where nothing is. The lists are the caller's.
+        """The rows known from a ledger key on; None if there are none. The lists are the caller's.
         Some 1.5 us."""
         place = bisect_right(self._starts, low)
-        # Another thread may take some out meanwhile: a slice, and it may begin behind ``low``.
+        # Another thread may take some out meanwhile. So this is a slice, which cannot fail, and
+        # what it has may begin behind ``low``.
         start = self._starts[place - 1 : place]
         if not start or start[0] > low or not start[0].startswith(prefix):
             return None
@@ -99,8 +102,8 @@ class Stretches:
         return Stretch(keys[inside:], sqns[inside:], end)
 
     def below(self, high: bytes, prefix: bytes) -> tuple[bytes, list[bytes], list[int]] | None:
-        """What is known down from a ledger key, exclusive: (from which one on, keys, sqns), or
-        None. Otherwise as ``at``."""
+        """The rows known just below a ledger key, exclusive: (the ledger key at which they begin,
+        keys, sqns), or None. Otherwise as ``at``."""
         place = bisect_left(self._starts, high)
         start = self._starts[place - 1 : place]
         if not start or start[0] >= high or not start[0].startswith(prefix):
@@ -119,8 +122,8 @@ class Stretches:
             self._often.add(start)
 
     def keep(self, low: bytes, keys: list[bytes], sqns: list[int], end: bytes) -> None:
-        """From ``low`` to ``end``, exclusive, keys of its bucket, there is nothing but these rows.
-        The lists are not to be changed. Some 3 us."""
+        """Keep these rows as all that live of a bucket from ``low`` to ``end``, ledger keys, the
+        latter exclusive. The lists are not to be changed. Some 3 us."""
         size = _STRETCH_BYTES + len(b"".join(keys)) + _ROW_BYTES * len(keys)
         if size > self._limit >> 3:
             return
@@ -140,18 +143,18 @@ class Stretches:
             self._lock.release()
 
     def searched(self, files: int) -> None:
-        """A window was made of what so many files had."""
+        """Count a short window that was made of the rows of so many files."""
         self._count(1 if files > 1 or self._one_run else _OF_ONE_FILE)
 
     def merged(self, rows: int) -> None:
-        """A long window was made of so many rows of several sources. Who lists all keys looks none
-        up, by which files are verified bit by bit: so that is done here, where it takes a tenth of
-        the lists before it."""
+        """Count a long window that was made of so many rows of several sources. Lookups verify
+        files bit by bit, but a list of all keys looks none up; so the files are verified before
+        the order is made, which takes a tenth of the lists before it."""
         if not self._one_run:
             self._count(rows / _MERGED_A_WINDOW, verify=True)
 
     def _count(self, windows: float, *, verify: bool = False) -> None:
-        """Once there were many, all rows are put in order on a thread of the pool, by array
+        """Count windows; once there were many, have all rows put in order on the pool, by array
         kernels, if all files have been verified."""
         self._searched += windows
         if self._searched < self._order_from or self.ledger is None:
@@ -160,7 +163,7 @@ class Stretches:
         whole = files_of(self.ledger, self._order_bytes, verify=verify)
         if whole is not None:
             later = self._order_from
-            self._order_from = inf  # one at a time: it takes memory, too
+            self._order_from = inf  # only one at a time, since it takes memory
             try:
                 POOL.submit(partial(self._put_in_order, whole))
             except BaseException:  # no memory, or a Ctrl-C
@@ -175,7 +178,7 @@ class Stretches:
                 self._forget_oldest()
 
     def _forget_oldest(self) -> None:
-        """In the lock: as many as are too much."""
+        """Under the lock: forget as many as are too much."""
         while self._queue and self.bytes > self._limit:
             old, size = self._queue.popleft()
             self._stretches.pop(old, None)
@@ -187,24 +190,25 @@ class Stretches:
 
 
 class KeptScans:
-    """The stretches of the newest state of the ledger, or the order of all its rows; and items, of
-    whatever state."""
+    """The stretches of the newest state of the ledger, or the order of all its rows; and items,
+    which do not depend on the ledger's state."""
 
     def __init__(self, limit_bytes: int, order_bytes: int = 0, item_bytes: int = 0) -> None:
-        """``order_bytes``: what that order may take; ``item_bytes``: the items."""
+        """``limit_bytes``: of the stretches; ``order_bytes``: of the order; ``item_bytes``: of the
+        items."""
         self.items = KeptItems(item_bytes)
         self._limits = limit_bytes, order_bytes
         self._newest = Stretches(None, *self._limits)
 
     def of(self, ledger: LedgerManifest) -> Stretches:
-        """Those of ``ledger``, the newest; what was kept of an earlier one is forgotten."""
+        """The stretches of ``ledger``, the newest; those of an earlier one are forgotten."""
         found = self._newest
         if found.ledger is not ledger:
             found = self._newest = Stretches(ledger, *self._limits)
         return found
 
     def forget(self) -> None:
-        """The store is closed: let go of all, and keep nothing any more."""
+        """Let go of all, and keep nothing from now on: the store is closed."""
         self.items = KeptItems(0)
         self._limits = 0, 0
         self._newest = Stretches(None, 0)

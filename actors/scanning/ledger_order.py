@@ -1,13 +1,12 @@
-"""All live rows of the ledger, in order: where scans of keys and items look once much was merged
-for them.
+"""All live rows of the ledger, in order: scans of keys and items look here once much was merged.
 
-To make a short window from the files of a ledger costs some 20 us, of several 40, for a place has
-to be found in each file, and what stands there put in order and kept; a list of all keys is merged
-anew each time. Where scans do that again and again, all rows are put in order once: their keys end
-to end, how long each is, their sqns, and every 64th key as a fence to bisect in. From one fence to
-the next is a block; its keys and sqns as lists are what short windows are made of, and of blocks
-that are asked for again as many as there is room for are kept. Long windows take chunks of any
-length. All of it belongs to one manifest of the ledger.
+To make a short window from a ledger file costs some 20 us, from several files 40, since a place has
+to be found in each, and the rows there put in order and kept; a list of all keys is merged anew
+each time. If scans do that again and again, all rows are put in order once: their keys end to end,
+their lengths, their sqns, and every 64th key as a fence to bisect in. From one fence to the next is
+a block. Short windows are made of its keys and sqns as lists; of blocks that are asked for again,
+as many as there is room for are kept. Long windows take chunks of any length. All of it belongs to
+one manifest of the ledger.
 """
 
 from __future__ import annotations
@@ -39,23 +38,23 @@ from octavo.files.ledger.sst_layout import Section
 from octavo.manifest.ledger_manifest import LedgerManifest
 
 Between = tuple[list[bytes], list[int], bytes, bytes]
-"""Keys and sqns of all rows from one ledger key to another, exclusive. The lists are whose who
-asked."""
+"""Keys and sqns of all rows from one ledger key to another, exclusive, and these two. The lists
+belong to the caller."""
 _Block = tuple[list[bytes], list[int]]
 
 _BLOCK = 64
 """Rows from a fence to the next."""
 _ROW_BYTES, _FENCE_BYTES = 12, 64
-"""At the most, of a row beside its key, and of a fence beside its."""
+"""What a row, and a fence, take at most beyond their keys."""
 _LISTED_BYTES = 96
-"""The same of a row of a block that is kept."""
+"""What a row of a kept block takes at most beyond its key."""
 _MOST_GROUPS = 4096
-"""Of more pairs of tag and bucket none is made, for each takes some steps of Python."""
+"""With more pairs of tag and bucket no order is made, since each takes some steps of Python."""
 
 
 class LedgerOrder:
-    """The rows of one state of the ledger that live. Any thread reads it; what changes is which
-    blocks are kept, in steps of which each is whole."""
+    """The live rows of one state of the ledger. Any thread reads it; only which blocks are kept
+    changes, in steps each of which is whole."""
 
     __slots__ = (
         "_asked", "_blob", "_blocks", "_expiries", "_fences", "_groups", "_lengths", "_longest",
@@ -63,11 +62,11 @@ class LedgerOrder:
     )  # fmt: skip
 
     def __init__(self, files: Sequence[tuple[Sst, int]], kept_bytes: int) -> None:
-        """``files`` as ``files_of`` gives them; ``kept_bytes``: what the blocks that are kept may
-        take. By array kernels; 0.15 us a row."""
+        """Put the rows in order, by array kernels; 0.15 us a row. ``files``: as ``files_of`` gives
+        them; ``kept_bytes``: what the blocks that are kept may take."""
         columns, rows = _in_order(files)
         if columns.flags.any():
-            rows = rows[alive(columns, rows, 0)]  # with those that expire
+            rows = rows[alive(columns, rows, 0)]  # as of moment 0: also those that expire
         keys = end_to_end(columns.keys, as_slice(rows) if len(rows) else rows)
         self._blob = keys.blob.tobytes()
         starts = np.append(keys.offsets[:-1:_BLOCK], len(self._blob))
@@ -87,20 +86,20 @@ class LedgerOrder:
             numbers = np.arange(len(columns.prefixes) + 1)
             edges = np.searchsorted(columns.groups[rows], numbers).tolist()
         self._groups = dict(zip(columns.prefixes, pairwise(edges), strict=True))
-        """First row, and end, of each tag and bucket."""
+        """For each tag and bucket, its rows [first, end)."""
         self._expiries: memoryview | None = None
-        """When a row expires, ms UTC; 0: never. None where none does."""
+        """When each row expires, ms UTC; 0: never. None if no row does."""
         expires = columns.flags[rows] & EXPIRES
         if columns.expiries is not None and expires.any():
             moments = np.where(expires, columns.expiries[rows], np.uint64(0))
             self._expiries = moments.data.toreadonly()
         self._blocks: dict[int, _Block] = {}
         self._queue: deque[int] = deque()
-        """Those that are kept, the newest last."""
+        """Numbers of the blocks that are kept, the newest last."""
         self._asked = bytearray(len(starts))
-        """How often each was asked for, twice at the most, since it was kept last."""
+        """How often each was asked for, counted up to two, since it was last let go of."""
         self.news = 0
-        """Grows with each block that was not asked for twice before."""
+        """Grows whenever a block is asked for that was not asked for twice before."""
         largest = int(lengths_of(starts).max(initial=0))
         self._most = kept_bytes // (largest + _BLOCK * _LISTED_BYTES)
         self._longest = max(CHUNK_BYTES // max(largest, 1), 1) * _BLOCK
@@ -108,12 +107,12 @@ class LedgerOrder:
 
     @property
     def lasting(self) -> bool:
-        """Whether what it tells is so at any moment: no row expires."""
+        """Whether its answers hold at any moment, since no row expires."""
         return self._expiries is None
 
     def above(self, prefix: bytes, low: bytes, high: bytes, wanted: int, now_ms: int) -> Between:
-        """What lives of a bucket at the beginning of a range: of ``wanted`` rows or some more, of
-        those of a first window also fewer."""
+        """The rows of a bucket that live at the beginning of a range, out of ``wanted`` rows or
+        some more; for a first window also out of fewer."""
         first, end = self._groups.get(prefix, (0, 0))
         if first == end:
             return [], [], low, high
@@ -147,7 +146,7 @@ class LedgerOrder:
         return keys, sqns, low, behind
 
     def below(self, prefix: bytes, low: bytes, high: bytes, wanted: int, now_ms: int) -> Between:
-        """The same of its end. Keys ascend all the same."""
+        """As ``above``, at the end of a range. Keys ascend here, too."""
         first, end = self._groups.get(prefix, (0, 0))
         if first == end:
             return [], [], low, high
@@ -185,12 +184,13 @@ class LedgerOrder:
         return keys, sqns, begin, high
 
     def rows(self, prefix: bytes) -> int:
-        """How many there are of a bucket, with those that have expired."""
+        """How many rows a bucket has, including those that have expired."""
         first, end = self._groups.get(prefix, (0, 0))
         return end - first
 
     def chunks(self, bound: Bounds, window: int, more: int) -> Iterator[Chunk]:
-        """The rows of a range of one bucket, ``window`` at first: see scan_sources.file_chunks."""
+        """Yield the rows of a range of one bucket, ``window`` at first, as
+        scan_sources.file_chunks does."""
         prefix, low, high, reverse = bound
         first, end = self._groups.get(prefix, (0, 0))
         if high is not None and high.startswith(prefix):
@@ -215,7 +215,7 @@ class LedgerOrder:
         return at + bisect_left(self.keys(at, min(at - at % _BLOCK + _BLOCK, end)), key)
 
     def keys(self, low: int, high: int) -> list[bytes]:
-        """Those of rows [low, high). The list is the caller's."""
+        """Keys of rows [low, high). The list is the caller's."""
         begin = self._starts[low // _BLOCK] + sum(self._lengths[low - low % _BLOCK : low])
         ends = offsets_of(array_of(self._lengths[low:high]))
         return as_list(self._blob[begin : begin + int(ends[-1])], ends)
@@ -231,13 +231,13 @@ class LedgerOrder:
         return [at for at, moment in enumerate(moments) if 0 < moment <= now_ms]
 
     def _block_of(self, key: bytes, first: int, end: int) -> int:
-        """The block in which the first of rows [first, end) is that is not below ``key``, or the
-        one before it."""
+        """The block that holds the first of rows [first, end) not below ``key``, or the block
+        before it."""
         fence = bisect_left(self._fences, key, -(-first // _BLOCK), -(-end // _BLOCK))
         return max(fence - 1, first // _BLOCK)
 
     def _block(self, number: int) -> _Block:
-        """Keys and sqns of all its rows, not to be changed."""
+        """Keys and sqns of all rows of a block, not to be changed."""
         found = self._blocks.get(number)
         asked = self._asked[number]
         if asked < 2:
@@ -260,7 +260,7 @@ class LedgerOrder:
     def _alive(
         self, keys: list[bytes], sqns: list[int], at: int, now_ms: int
     ) -> tuple[list[bytes], list[int]]:
-        """Those of the rows from ``at`` on that have not expired."""
+        """Drop those of the rows from ``at`` on that have expired."""
         gone = self.expired(at, at + len(keys), now_ms)
         if not gone:
             return keys, sqns
@@ -271,7 +271,7 @@ class LedgerOrder:
 
 
 class _OrderChunk:
-    """Rows [low, high) of the order, of which keys and sqns alone are known."""
+    """Rows [low, high) of the order as a chunk; only their keys and sqns are known."""
 
     def __init__(self, order: LedgerOrder, low: int, high: int) -> None:
         self.keys = order.keys(low, high)
@@ -292,7 +292,8 @@ class _OrderChunk:
 
 
 def _in_order(files: Sequence[tuple[Sst, int]]) -> tuple[Columns, Ints]:
-    """The rows of all files, and which of them are the newest of their keys, in order."""
+    """The rows of all files, and the numbers of those that are the newest of their keys, in
+    order."""
     files = sorted(files, key=_first_key)
     parts = [sst.columns(base) for sst, base in files]
     if all(one.last_key < other.first_key for (one, _), (other, _) in pairwise(files)):
@@ -308,9 +309,9 @@ def _first_key(file: tuple[Sst, int]) -> bytes:
 def files_of(
     ledger: LedgerManifest, most_bytes: int, *, verify: bool = False
 ) -> list[tuple[Sst, int]] | None:
-    """The ledger's files and the bases of their sqns, if all are open, known to be whole, and
-    their order would take ``most_bytes`` at the most. 1 us a file. ``verify``: those that are not
-    known to be whole are looked through, some 0.1 ms a MiB."""
+    """The ledger's files and the bases of their sqns, if all are open and known to be whole, and
+    their order would take at most ``most_bytes``; else None. 1 us a file. ``verify``: files not
+    known to be whole are verified, some 0.1 ms a MiB."""
     files: list[tuple[Sst, int]] = []
     size = groups = 0
     for entry in ledger.entries:
@@ -324,7 +325,7 @@ def files_of(
         if size > most_bytes or groups > _MOST_GROUPS:
             return None
         files.append((sst, entry.sqn_base))
-    with suppress(Corruption):  # which is for who reads what is damaged
+    with suppress(Corruption):  # it is raised to the caller who reads what is damaged
         for sst, _ in files:
             sst.ensure_whole()
         return files or None

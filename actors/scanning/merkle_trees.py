@@ -1,4 +1,4 @@
-"""Merkle trees made of a view's rows."""
+"""Makes merkle trees of a view's rows."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from octavo.files.ledger.live_batches import Batch, parts_of, strings_of
 from octavo.files.ledger.merkle import HASH_BITS, By, MerkleTree, bits_of, digests, row_words
 
 _ROWS, _BYTES = 1 << 16, 16 << 20
-"""Of so many rows or bytes the values are located together."""
+"""Values of up to so many rows, or bytes, are located together."""
 _FEW, _FEW_BYTES = 256, 512 << 10
-"""Of so many rows or bytes, on the average, they are in memory at a time."""
+"""Values of up to so many rows, or bytes (by the average), are in memory at a time."""
 
 
 def tree_of(reader: Reader, bound: Bounds, segments: int, by: By) -> MerkleTree:
-    """The tree of the live rows of a range of ledger keys. See Snapshot.merkle. Raises Misuse."""
+    """Make the tree of the live rows of a range of ledger keys: see Snapshot.merkle. Raises
+    Misuse."""
     tree = MerkleTree.empty(segments, by)
     values = BatchValues(reader)
     for batch in reader.batches(bound, heads=by != "sqn"):
@@ -32,7 +33,7 @@ def tree_of(reader: Reader, bound: Bounds, segments: int, by: By) -> MerkleTree:
 
 
 def _version(values: BatchValues, batch: Batch, by: By) -> list[U64]:
-    """What stands for each row's version."""
+    """The words that stand for each row's version in the tree."""
     columns, rows = batch
     if by == "sqn":
         return [columns.sqns[rows].astype(np.uint64)]
@@ -50,7 +51,7 @@ def _version(values: BatchValues, batch: Batch, by: By) -> list[U64]:
 
 
 def _value_digests(values: BatchValues, batch: Batch) -> U64:
-    """xxh3-64 of each row's value; 0 of a head-only entry, whose value is its metadata."""
+    """xxh3-64 of each row's value; 0 for a head-only entry, whose value is its metadata."""
     if batch.columns.prefixes[0][0] == ledger_key.HEAD_ONLY:
         return np.zeros(len(batch.rows), dtype=np.uint64)
     found = np.zeros(len(batch.rows), dtype=np.uint64)
@@ -68,7 +69,7 @@ def _value_digests(values: BatchValues, batch: Batch) -> U64:
 
 
 def to_segments(segments: object, of: object) -> Segments:
-    """The chosen ones of ``of`` segments. Raises Misuse."""
+    """Check a caller's choice among ``of`` segments. Raises Misuse."""
     if of is None:
         raise Misuse("segments=... needs of=: how many there are in the tree they come from")
     bits = bits_of(of)

@@ -1,4 +1,4 @@
-"""Values of rows that a scan found, one journal read each."""
+"""Reads the values of rows that a scan found, with one read of the journal each."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from octavo.files.ledger import ledger_key
 _sum_at = record.unpack_u32
 _KEY_AT = record.FIXED_BYTES
 _MOST_FILES = 16
-"""So many are kept in mind, and so their maps alive, however many are read from."""
+"""So many files are remembered, which keeps their maps alive, however many are read from."""
 STRETCH_BYTES = 512 << 10
-"""Of values that are read together."""
+"""Bytes of values that are read together."""
 Opened = tuple[mmap | bytes, Sequence[int]]
 """A file's map and the offsets of its records."""
 _Way = tuple[int, int, mmap | bytes, Sequence[int], int]
-"""A file's first sqn, and the next file's; its map, of a file that is being written as far as that
-goes; the offsets; the file's seed."""
+"""How to read from a file: its first sqn, and the next file's; its map (of the file being written,
+as far as that reaches); the offsets; the file's seed."""
 
 
 class Last:
-    """What a scan gave last. Who gives writes it here, and does not know the scan: one that knew it
-    would be there, once that is broken off, until Python's collector comes."""
+    """The last key that a scan gave, written here by the iterator that gives. That does not refer
+    to the scan: in a cycle, a broken-off scan would stay until Python's collector runs."""
 
     __slots__ = ("key",)
 
@@ -50,11 +50,11 @@ def read_values(
     tag: int,
     opened: Callable[[JournalFile], Opened] | None = None,
 ) -> list[bytes]:
-    """The values of some rows of a bucket, as ``each_item`` gives them, and no more once they are
-    ``STRETCH_BYTES`` together.
+    """The values of some rows of a bucket, as ``each_item`` gives them, up to the one with which
+    they reach ``STRETCH_BYTES`` together.
 
-    Where one cannot be read those before it come, fewer than were asked for; if that is the
-    first, what is wrong is raised. Raises Corruption, SnapshotExpired, Closed.
+    If one cannot be read, those before it are returned, fewer than requested; if it is the first,
+    the error is raised. Raises Corruption, SnapshotExpired, Closed.
     """
     out: list[bytes] = []
     left = STRETCH_BYTES
@@ -80,10 +80,10 @@ def each_item(
     opened: Callable[[JournalFile], Opened] | None = None,
     kept: ItemsOfBucket | None = None,
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Some rows of a bucket with their values, in their order, checksums verified; each is read
-    when it is asked for, its key told to ``last`` as it is given. Some 1.2 us each, and their
-    bytes. ``opened`` maps a file that is being written, for those who read much of it; ``kept``
-    has items that need not be read, and takes those that were.
+    """Yield the keys of some rows of a bucket with their values, in their order, checksums
+    verified. Each value is read when it is asked for, and its key written to ``last`` as it is
+    given. Some 1.2 us each, and their bytes. ``opened`` maps the file being written, for callers
+    that read much of it; ``kept`` has items that need not be read, and takes those that were read.
 
     Raises Corruption, SnapshotExpired, Closed.
     """
@@ -109,7 +109,8 @@ def each_item(
         if (
             cached
             and (value := cached.get(name := prefix + key)) is not None
-            # It is the newest, and was before these looks at whether that is what the scan found.
+            # The cached value is its key's newest. It was fetched before these checks, which tell
+            # whether the newest version is the one that the scan found.
             and reader.is_newest()
             and rows.get(name, sqn) == sqn
         ):
@@ -123,7 +124,7 @@ def each_item(
                 low, high, mapped, offsets, seed = way
                 if high and len(ways) < _MOST_FILES:  # each map holds a descriptor
                     ways[number] = way
-            # PlainReads.get_from_ledger has the same lines: no call from here to the file.
+            # The same lines are in PlainReads.get_from_ledger: inlined, since a call would cost.
             at = offsets[row := sqn - low]
             end = offsets[row + 1]
             value_at = at + value_from + len(key)
@@ -136,7 +137,7 @@ def each_item(
                 value_at += more
                 for place in lengths:
                     value_at += _sum_at(mapped, at + place)[0]
-                head = mapped[at : min(value_at, end) - 8]  # no more for a length that is not true
+                head = mapped[at : min(value_at, end) - 8]  # bounded: a damaged length may be huge
                 found = head[_KEY_AT + more :][: len(named)]
             value = mapped[value_at:end]
             if (
@@ -148,7 +149,8 @@ def each_item(
             elif raw_at:
                 value = record.decompress(value, _sum_at(head, raw_at)[0])
         except (Corruption, FileNotFoundError, LookupError, ValueError, StructError):
-            # Told as it is meant: an expired lease lets files go, and the short way names nothing.
+            # Again the long way, which raises the right error: the short one does not name what is
+            # damaged, and files are missing if the lease has expired.
             with reader.reading():
                 value = _read(reader, bucket, key, sqn, plain)
         if kept is not None:
@@ -162,8 +164,8 @@ def _way(
     number: int,
     opened: Callable[[JournalFile], Opened] | None,
 ) -> _Way:
-    """How to read from the file before the one of this number."""
-    if not number:  # below all: file_of says so
+    """How to read from file ``number - 1``."""
+    if not number:  # the sqn is below all files: file_of raises the error
         return 0, 0, b"", (), 0
     bases, file = journal.bases, journal.files[number - 1]
     high = bases[number] if number < len(bases) else 1 << 64
@@ -171,15 +173,15 @@ def _way(
     if whole is None and opened is not None:
         whole, offsets = opened(file)
     mapped = file.growing.mapped if whole is None else whole
-    # Without a map nothing is as it should be there, and the next one looks again.
+    # Without a map, no sqn is within [low, 0): so the next one looks again.
     return bases[number - 1], high if mapped else 0, mapped, offsets, file.seed
 
 
 def _read(reader: Reader, bucket: bytes, key: bytes, sqn: int, plain: bytes) -> bytes:
-    """The value of any record that is a put of this key, however it is stored."""
+    """Read the value of a put of this key, however its record is stored."""
     file = reader.view.journal.file_of(sqn)
     data, at = file.raw(sqn - file.base)
-    # Whether it has expired was judged where it was found.
+    # ``now_ms=0``, since whether it has expired was decided where the row was found.
     found = short_value.value_of(data, 0, len(data), file.seed ^ at, bucket + key, plain, now_ms=0)
     return _with_care(file, sqn, key) if found is None else found
 

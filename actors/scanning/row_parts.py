@@ -1,5 +1,5 @@
-"""Live rows of any number of buckets, in parts, with what is wanted of each: one pass, which costs
-nothing a bucket."""
+"""Yields live rows of any number of buckets in parts, each with what is asked of it: one pass, in
+which a bucket costs nothing."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from octavo.files.ledger.head import Head
 from octavo.files.ledger.live_batches import Batch, buckets_of, heads_of, keys_of, parts_of
 
 _PART_ROWS, _PART_BYTES = 1 << 13, 4 << 20
-"""Of a part, at most; or one row."""
+"""Rows, and bytes, of a part at most, unless a single row has more."""
 
 
 def to_ask(reader: Reader, tag: int, bucket: bytes | None, span: Span) -> Asked:
-    """The keys of a span in a bucket, or, None, in all buckets of a type, which is O(buckets) where
-    it is not all keys. Raises Corruption."""
+    """The ledger keys of a span of keys in a bucket or (None) in all buckets of a type, which is
+    O(buckets) unless the span is all keys. Raises Corruption."""
     if bucket is not None:
         return Asked([bounds(ledger_key.prefix(tag, bucket), *span, False)], None)
     if span == Span():
@@ -31,13 +31,13 @@ def to_ask(reader: Reader, tag: int, bucket: bytes | None, span: Span) -> Asked:
 
 
 class RowPart:
-    """Some rows in order. What is not asked for is not made."""
+    """Some rows in order. Only what is asked for is made."""
 
     def __init__(self, reader: Reader, located: BatchValues, rows: Batch, of: Batch) -> None:
         self._reader, self._located, self._rows, self._of = reader, located, rows, of
 
     def runs(self) -> Iterator[tuple[int, bytes, int, int]]:
-        """(tag, bucket, low, high): rows [low, high) are of this bucket."""
+        """Yield (tag, bucket, low, high): rows [low, high) are of this bucket."""
         for prefix, low, high in buckets_of(self._rows):
             tag, bucket, _ = ledger_key.split(prefix)
             yield tag, bucket, low, high
@@ -55,8 +55,8 @@ class RowPart:
         return heads_of(self._rows)
 
     def values(self) -> Iterator[bytes]:
-        """The value of each row, checksums verified. Those before one that cannot be read come
-        first. Raises Corruption, SnapshotExpired, Closed."""
+        """Yield the value of each row, checksums verified. If one cannot be read, those before it
+        come first. Raises Corruption, SnapshotExpired, Closed."""
         if few_a_file(self._reader, self._rows):
             yield from self._one_by_one()
             return
@@ -78,8 +78,9 @@ class RowPart:
 
 
 def row_parts(reader: Reader, asked: Asked, *, by_values: bool) -> Iterator[RowPart]:
-    """The live rows that are asked for; ``by_values``: values will be, too, and parts have few
-    bytes of them. Some us a row. Raises Corruption, SnapshotExpired, Closed."""
+    """Yield the live rows that are asked for. ``by_values``: their values will be asked for, too,
+    so that a part has few bytes of them. Some us a row. Raises Corruption, SnapshotExpired,
+    Closed."""
     located = BatchValues(reader)
     for bound in asked.ranges:
         for whole in reader.batches(bound, asked.chosen, heads=True, hashes=False):

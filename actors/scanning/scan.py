@@ -1,9 +1,9 @@
 """Ordered reads over a view: windows of keys merged from memory tables and ledger files.
 
 Each source offers its rows as ascending chunks. A window is what all sources can give up to a
-common bound, so within a window every version of a key is at hand, and newer sources win. Work
-is done a window at a time with C-speed dict and sort operations; windows start small, for short
-scans, and grow, for long ones.
+common bound: so within it every version of a key is at hand, and newer sources win. A window is
+made by dict and sort operations at C speed. Windows start small, for short scans, and grow, for
+long ones.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
 
 MORE, LEAST = 1.25, 4
-"""What a source gives of the first window beyond its share: the one that gives least bounds it."""
+"""Each source gives so many times its share of the first window, and so many rows more, since the
+source that gives least bounds the window."""
 _LITTLE = 4
-"""A source of whose chunk less than one in so many rows is left is asked for the next one."""
+"""A source with less than one in so many rows of its chunk left is asked for the next chunk."""
 
 
 def windows(
@@ -47,10 +48,10 @@ def windows(
     heads: bool = False,
     order: LedgerOrder | None = None,
 ) -> Iterator[Window]:
-    """Windows of the live rows of a range, in its direction; ``first`` rows or so at first, of
-    each source its share, in the next one ``more`` times as many, and later twice as many each
-    time. ``heads``: whether those will be asked for. ``order``: all rows of the view's ledger, if
-    that is there; then windows of one bucket tell of keys and sqns only.
+    """Yield windows of the live rows of a range, in its direction. The first has some ``first``
+    rows, a share from each source; the next one has ``more`` times as many, later ones twice as
+    many each time. ``heads``: whether those will be asked for. ``order``: the order of all rows of
+    the view's ledger, if there is one; windows, of one bucket, then have keys and sqns only.
 
     Raises Corruption. Memory: a few thousand rows a source, or some MiB, whatever the range.
     """
@@ -74,8 +75,8 @@ def windows(
 
 
 def _runs(ledger: LedgerManifest, bound: Bounds) -> list[tuple[Sequence[LedgerEntry], int]]:
-    """Files of the ledger that follow one another in a range, newest first, and about how many
-    rows there are in the files of their kind."""
+    """The runs of ledger files that do not overlap, as far as they touch a range, newest first:
+    each a file of level zero or those of a level. With each, about how many rows that has."""
     last = ledger_key.ABOVE_ALL if bound.high is None else bound.high
     runs: list[tuple[Sequence[LedgerEntry], int]] = []
     for level, entries in enumerate(ledger.levels):
@@ -90,12 +91,12 @@ def _runs(ledger: LedgerManifest, bound: Bounds) -> list[tuple[Sequence[LedgerEn
 def merged_windows(
     sources: list[Iterator[Chunk]], now_ms: int, *, reverse: bool = False
 ) -> Iterator[Window]:
-    """Windows of all sources, newest source first. A source of whose chunk little is left is asked
-    for the next one, but only when the next window is asked for."""
+    """Yield windows merged from all sources, which are newest first. A source with little left of
+    its chunk is asked for the next one, but only when the next window is asked for."""
     live: list[Part] = []
     asked: Iterable[int] = range(len(sources))
     going: set[int] = set(asked)
-    """Sources that may have more than what is live."""
+    """Sources that may have more than their rows in ``live``."""
     while True:
         for number in asked:
             for chunk in sources[number]:
@@ -105,7 +106,7 @@ def merged_windows(
                 going.discard(number)
         if not live:
             return
-        if len(live) == 1:  # all of it, as it is
+        if len(live) == 1:  # a single source: its whole chunk is the window
             taken, live, asked = live, [], [live[0][0]]
         else:
             live.sort(key=_place)
@@ -120,7 +121,7 @@ _place = itemgetter(0)
 
 
 def _cut(live: list[Part], going: set[int], reverse: bool) -> tuple[list[Part], list[Part]]:
-    """What all sources can give up to a common bound, and what is left."""
+    """Split into what all sources can give up to a common bound, and what is left."""
     if reverse:
         ends = {number: chunk.keys[low] for number, chunk, _, low, _ in live}
         edge = max([ends[number] for number in going], default=min(ends.values()))
@@ -148,7 +149,7 @@ def _cut(live: list[Part], going: set[int], reverse: bool) -> tuple[list[Part], 
 
 
 def _nearly_used_up(going: set[int], left: list[Part]) -> list[int]:
-    """Sources of which so little is left that it would make for a small window."""
+    """The sources with so little left that it would make for a small window."""
     enough = {
         number for number, chunk, _, low, high in left if (high - low) * _LITTLE > len(chunk.keys)
     }

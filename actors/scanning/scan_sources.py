@@ -1,4 +1,4 @@
-"""What a scan merges: rows of memory tables and of ledger files, a chunk at a time."""
+"""The sources that a scan merges: rows of memory tables and ledger files, a chunk at a time."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ from octavo.manifest.ledger_entry import LedgerEntry
 FIRST_WINDOW = 96
 LARGEST_WINDOW = 4096
 CHUNK_BYTES = 2 << 20
-"""Of keys, and of metadata where that is read, that a file gives at a time, or one row's."""
+"""Bytes of keys, and of metadata if that is read, that a file gives at a time, unless a single row
+has more."""
 
 
 class Chunk(Protocol):
-    """Consecutive rows of one source: user keys ascending, and what each row is."""
+    """Consecutive rows of one source: their user keys, ascending, and what is known of each."""
 
     keys: list[bytes]
 
@@ -46,16 +47,16 @@ class Chunk(Protocol):
 
 
 def asked_for_more() -> NoReturn:
-    """Of chunks and windows of which keys and sqns alone are known."""
+    """Raise the error of chunks and windows that only have keys and sqns."""
     raise NotImplementedError("a scan of keys and sqns was asked for more")
 
 
 def entries_of(table: MemoryTable, keys: list[bytes], upper: int) -> tuple[list[bytes], list[int]]:
-    """Those of some keys of a table that were there at ``upper``, and their entries of then."""
+    """Those of some keys of a table that were there as of ``upper``, with their entries then."""
     entries = list(map(table.rows.__getitem__, keys))
     if max(entries) <= upper and min(entries) >= -upper:
         return keys, entries
-    # Some were written since: an older version may be kept, or there was none.
+    # Some were written since: an older version may have been set aside, or there was none.
     pairs = [(key, table.entry(key, upper)) for key in keys]
     return (
         [key for key, entry in pairs if entry is not None],
@@ -64,7 +65,7 @@ def entries_of(table: MemoryTable, keys: list[bytes], upper: int) -> tuple[list[
 
 
 def dead_entries(table: MemoryTable, entries: list[int], now_ms: int) -> list[int]:
-    """Which of some entries of a table, one at least is negative, read as absent, ascending."""
+    """Which of some entries of a table read as absent, ascending. At least one is negative."""
     rows = [at for at, entry in enumerate(entries) if entry < 0]
     expiring = table.expiring
     if not expiring:
@@ -92,8 +93,8 @@ def dead_rows(sst: Sst, low: int, high: int, now_ms: int) -> Sequence[int]:
 
 
 def head_in_memory(view: View, entry: int, bucket_and_key: bytes, plain: bytes) -> Head | None:
-    """Head of a live version that a memory table has this entry of, expired or not. ``plain``: see
-    short_value.plain_fields."""
+    """The head of the live version for which a memory table has this entry, expired or not.
+    ``plain``: see short_value.plain_fields."""
     sqn = abs(entry)
     file = view.journal.file_of(sqn)
     written, place = file.raw(sqn - file.base)
@@ -183,7 +184,7 @@ def memory_chunks(
     window: int,
     more: int,
 ) -> Iterator[Chunk]:
-    """The rows of a table, ``window`` at first, ``more`` times as many in the next chunk."""
+    """Yield the rows of a table: ``window`` at first, ``more`` times as many in the next chunk."""
     low: bytes = bounds.low
     high = bounds.high
     cut = len(bounds.prefix)
@@ -213,9 +214,9 @@ def file_chunks(
     *,
     heads: bool,
 ) -> Iterator[Chunk]:
-    """The rows of files that follow one another, ``window`` at first, ``more`` times as many in the
-    next chunk: as many where many a scan ends in the second window, too. Fewer where they are more
-    than ``CHUNK_BYTES``, with metadata if ``heads`` will be asked for."""
+    """Yield the rows of files that do not overlap: ``window`` at first, ``more`` times as many in
+    the next chunk (once as many if many scans end in the second window, too); fewer if they exceed
+    ``CHUNK_BYTES``, with metadata if ``heads`` will be asked for."""
     following = min(window * more, LARGEST_WINDOW)
     for entry in reversed(entries) if bounds.reverse else entries:
         sst: Sst = entry.file.sst or entry.file.reader()

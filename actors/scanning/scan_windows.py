@@ -14,21 +14,24 @@ from octavo.files.ledger.head import Head
 T = TypeVar("T")
 
 Part = tuple[int, Chunk, Sequence[int], int, int]
-"""Of a source's chunk: the source's place, of which a newer one's is lower; the chunk and which of
-its rows read as absent; rows [low, high)."""
+"""Part of a source's chunk: the source's place, lower for a newer one; the chunk; which of its rows
+read as absent; the part's rows [low, high)."""
 Rows = tuple[list[bytes], list[int], Sequence[int]]
 """Keys of some rows of a source, ascending; their sqns; which of them read as absent."""
 _MANY_TIMES = 3
-"""Where the oldest source has so many times the rows of all newer ones, those are put among its."""
+"""If the oldest source has so many times the rows of all newer ones, those are inserted among its
+rows."""
 _FEW, _OF_MANY = 64, 32
-"""More than these are so only up to one in so many: each that is put in moves all behind it."""
+"""Beyond the first number, at most one row for each so many is inserted: each moves all behind
+it."""
 _NEARLY_ALL = 20
-"""Where another source has a row for so many of one's, keys are sorted together, without sqns."""
+"""If other sources have more than one in so many of all rows, keys are sorted together, without
+sqns."""
 
 
 class Window(Protocol):
-    """Live rows in the direction of the scan. ``keys`` costs nothing more; what else is told of
-    them is looked up when asked for."""
+    """Live rows in the direction of the scan. ``keys`` costs nothing more; everything else is
+    looked up on request."""
 
     keys: list[bytes]
 
@@ -50,7 +53,7 @@ class Window(Protocol):
         ...
 
     def cut(self, rows: int) -> None:
-        """Leave only the first so many."""
+        """Leave only the first ``rows`` rows."""
         ...
 
 
@@ -92,10 +95,10 @@ class _OneSource:
 
 
 class Brief:
-    """A window of which nothing but keys and sqns will be asked. The lists become its own."""
+    """A window of keys and sqns only. The lists become its own."""
 
     def __init__(self, keys: list[bytes], sqns: list[int], again: bool = False) -> None:
-        """``again``: whether what is in files here was found for two scans before."""
+        """``again``: whether its rows in files were found for two scans before."""
         self.keys = keys
         self._sqns = sqns
         self.again = again
@@ -135,14 +138,14 @@ class ManySources:
     """A window merged from rows [low, high) of several chunks, newest source first."""
 
     def __init__(self, taken: list[Part], keys: list[bytes], sqns: list[int] | None = None) -> None:
-        """``sqns``: None where they have not been worked out."""
+        """``sqns``: None if they have not been looked up."""
         self.keys = keys
         self._sqns = sqns
         self._taken = [(chunk, low, high) for _, chunk, _, low, high in taken]
 
     @property
     def merged(self) -> int:
-        """How many rows it was made of."""
+        """How many rows of all sources it was made of."""
         return sum([high - low for _, low, high in self._taken])
 
     def sqns(self) -> list[int]:
@@ -194,7 +197,7 @@ class ManySources:
 
 
 def window_of(taken: list[Part], reverse: bool) -> Window:
-    """The rows that live of these parts, newest source first."""
+    """Make a window of the live rows of these parts, newest source first."""
     _, chunk, dead, low, high = taken[-1]
     if len(taken) == 1 and not dead:
         return _OneSource(chunk, low, high, reverse)
@@ -211,15 +214,15 @@ def window_of(taken: list[Part], reverse: bool) -> Window:
 
 
 def _apart(taken: list[Part]) -> bool:
-    """Whether no part has nearly all rows: among those the others would be put one by one."""
+    """Whether no part has nearly all rows. (If one has, the others' are inserted among them.)"""
     rows = [high - low for _, _, _, low, high in taken]
     return (sum(rows) - max(rows)) * _NEARLY_ALL > sum(rows)
 
 
 def _together(parts: Sequence[list[bytes]]) -> list[bytes]:
-    """The keys of all parts, of which each is in order, in order, each once."""
+    """The keys of all parts, in order, each once. Each part is in order."""
     keys = list(chain.from_iterable(parts))
-    keys.sort()  # finds the runs
+    keys.sort()  # fast, since it finds the parts as runs
     return list(compress(keys, map(ne, keys, chain(islice(keys, 1, None), (None,)))))
 
 
@@ -232,8 +235,8 @@ def _rows_of(part: Part) -> Rows:
 
 
 def merged(parts: Sequence[Rows]) -> tuple[list[bytes], list[int]]:
-    """Keys and sqns of the rows that live of these parts, newest source first. Changes the lists
-    of the last part, or gives them back."""
+    """Merge parts, newest source first, into the keys and sqns of their live rows. May change the
+    lists of the last part, and return them."""
     keys, sqns, gone = parts[-1]
     if not gone:
         if len(parts) == 1:
@@ -264,7 +267,7 @@ def merged(parts: Sequence[Rows]) -> tuple[list[bytes], list[int]]:
 
 
 def _enter(newer: Rows, keys: list[bytes], sqns: list[int]) -> None:
-    """Newer rows, of which there are few, among those of older ones in order."""
+    """Insert a few newer rows among older ones, ``keys`` and ``sqns``, which stay in order."""
     names, numbers, gone = newer
     dead = set(gone)
     at = 0

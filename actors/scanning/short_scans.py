@@ -1,8 +1,9 @@
-"""The first windows of a scan of keys or items: what short scans are made of.
+"""The first windows of a scan of keys or items, which are all that a short scan needs.
 
-Most scans are short, so each of these windows is found in one go, without a source of chunks for
-each file: from what is kept of the ledger (kept_scans.py), else merged from its files and kept,
-and from what memory has of that part of the range. A scan that goes on ends up with long windows.
+Most scans are short. So each of these windows is found in one go, without a source of chunks for
+each file: the ledger's rows from what is kept of them (kept_scans.py), or else merged from its
+files and then kept; with them, what memory has of that part of the range. A scan that goes on ends
+up with long windows (scan.py).
 """
 
 from __future__ import annotations
@@ -33,16 +34,17 @@ from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
 
 _LONG = 512
-"""Rows from which on a scan goes on in windows that are merged from chunks."""
+"""From so many rows on, a scan goes on in windows that are merged from chunks."""
 _LONGEST_KEPT = 256
 _SHORT = 32
-"""What is known of fewer rows is put together with what is known behind them."""
+"""Kept rows, if fewer than these, are joined with those kept behind them."""
 BEHIND_A_RANGE = 16
-"""Rows of memory first looked at there, if nobody said how many are wanted: who takes from an end
-wants one; and behind one that was put into a range and taken, the range goes on."""
+"""Rows of memory first looked at behind a noted empty range, if it is not known how many are
+wanted: a caller that takes from an end wants one, and behind a key that was put into a range and
+taken, the range goes on."""
 
 Note = Callable[[bytes, bytes, list[bytes], int, int], None]
-"""Told where a scan found nothing that lives: see Bookie.stepped_over."""
+"""Called where a scan found nothing that lives: see Bookie.stepped_over."""
 
 
 def short_windows(
@@ -57,10 +59,10 @@ def short_windows(
     note: Note | None = None,
     ahead: int = 1,
 ) -> Iterator[Window]:
-    """As scan.windows, of a range of one bucket; the windows tell of keys and sqns only. ``kept``:
-    what is known of the view's ledger. ``empty``: what need not be looked at; ``note`` is told
-    of more that need not, before the first key that is given. ``ahead``: how many rows the windows
-    behind the first ones have for each that was given. Raises Corruption."""
+    """Yield windows as scan.windows does, of a range of one bucket, with keys and sqns only.
+    ``kept``: what is kept of the view's ledger. ``empty``: ranges to step over; ``note`` is called
+    with further ones found before the first key that is given. ``ahead``: how many rows the windows
+    behind the short ones have for each row that was looked at. Raises Corruption."""
     prefix, low, high, reverse = bound
     memory = Memory(view, upper, now_ms, take)
     few = BEHIND_A_RANGE if first == FIRST_WINDOW else first
@@ -86,7 +88,7 @@ def short_windows(
         if end <= begin:
             raise Corruption("ledger", 0, f"keys out of order at {begin[:80]!r}; verify the store")
         if note is not None and not given and (stepped or not keys):
-            # Not up to where the range ends: what is put behind all others would take it back.
+            # Not up to the range's end: there, a put behind all other keys would take it back.
             ends = begin <= low if reverse else end >= high
             moment = 0 if lasting and not memory.expiring() else now_ms
             stepped = memory.tell(note, found, prefix, reverse, moment, ends=ends) or stepped
@@ -115,8 +117,9 @@ def short_windows(
 def in_ledger(
     ledger: LedgerManifest, bound: Bounds, wanted: int, now_ms: int, kept: Stretches | None
 ) -> tuple[Between, bool, bool, int]:
-    """What a ledger has of a range's beginning, or end: ``wanted`` rows or so; whether it has it
-    at any moment; whether it was found for two scans before; how many rows that counts as."""
+    """Find the rows of a ledger at a range's beginning, or end if it is reversed. Returns some
+    ``wanted`` rows; whether they live at any moment; whether they were found for two scans before;
+    how many rows they count as."""
     prefix, low, high, reverse = bound
     if high is None:
         raise ValueError("the range of a bucket has an end")
@@ -134,7 +137,7 @@ def in_ledger(
 
 
 def _known(kept: Stretches, prefix: bytes, low: bytes, high: bytes) -> Between | None:
-    """What is kept from ``low`` on, and some of what follows it."""
+    """The stretch kept from ``low`` on, joined with following ones if it has few rows."""
     stretch = kept.at(low, prefix)
     if stretch is None:
         return None
@@ -152,7 +155,7 @@ def _known(kept: Stretches, prefix: bytes, low: bytes, high: bytes) -> Between |
 
 
 def _known_below(kept: Stretches, prefix: bytes, low: bytes, high: bytes) -> Between | None:
-    """The same down from ``high``."""
+    """As ``_known``, down from ``high``."""
     stretch = kept.below(high, prefix)
     if stretch is None:
         return None
@@ -171,8 +174,8 @@ def _known_below(kept: Stretches, prefix: bytes, low: bytes, high: bytes) -> Bet
 def _in_files(
     ledger: LedgerManifest, bound: Bounds, wanted: int, now_ms: int, kept: Stretches | None
 ) -> tuple[Between, bool]:
-    """What the files have of a range's beginning, or end: ``wanted`` rows or so; whether they have
-    it at any moment."""
+    """Find some ``wanted`` rows of the files at a range's beginning, or end; and whether they live
+    at any moment."""
     prefix, low, high, reverse = bound
     if high is None:
         raise ValueError("the range of a bucket has an end")
@@ -225,8 +228,8 @@ def _in_files(
 def _runs(
     ledger: LedgerManifest, low: bytes, high: bytes, reverse: bool
 ) -> list[tuple[LedgerEntry, bool, int]]:
-    """The first file of each kind in a range, newest first; whether others of its kind follow,
-    and about how many rows there are in all of them."""
+    """Each level's first file in a range, and every file of level zero there, newest first; whether
+    others of its level follow, and about how many rows all of them have."""
     if not ledger.levels:
         return []
     runs = [
@@ -251,8 +254,8 @@ def _runs(
 
 
 def _rows_of(sst: Sst, low: bytes, high: bytes, share: int, reverse: bool) -> tuple[int, int, bool]:
-    """Rows [first, end) of a file at the beginning, or end, of a range, ``share`` at most; whether
-    more may follow."""
+    """The file's rows [first, end) at the beginning, or end, of a range, at most ``share``; and
+    whether more may follow."""
     if reverse:
         end = sst.rows if high > sst.last_key else sst.lower_bound(high)
         at = max(end - share, 0)
@@ -298,8 +301,8 @@ class Memory:
     def added(
         self, found: Between, prefix: bytes, most: int, reverse: bool
     ) -> tuple[Between, bool]:
-        """What was found of the ledger with what is in memory there; where a table has ``most``
-        rows or more (True), no farther than those go."""
+        """Merge what was found in the ledger with what memory has there. If a table has ``most``
+        rows or more there (then also True), the result reaches no farther than those."""
         keys, sqns, begin, end = found
         full = False
         each: list[list[bytes]] = []
@@ -346,8 +349,8 @@ class Memory:
     def tell(
         self, note: Note, found: Between, prefix: bytes, reverse: bool, moment: int, *, ends: bool
     ) -> bool:
-        """Tell what ``added`` found last, up to its first key that lives, to ``note``; whether
-        there was anything to tell. ``ends``: it goes to the end of the range."""
+        """Call ``note`` with the part of what ``added`` found last before its first live key.
+        Returns whether there is such a part. ``ends``: what was found goes to the range's end."""
         keys, _, begin, end = found
         if keys:
             if reverse:

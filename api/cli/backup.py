@@ -1,4 +1,4 @@
-"""Commands that make a store of another one's files: backup, restore."""
+"""The commands that make a store from another one's files: backup, restore."""
 
 from __future__ import annotations
 

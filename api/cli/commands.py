@@ -1,4 +1,4 @@
-"""The ``octavo`` command: its commands, and what every one of them does with errors."""
+"""The ``octavo`` command: its group of commands, and what all of them do with errors."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _WORDS = (
     (READING, "`get`, `scan` and the other commands that read"),
     ("with read_only=True", "with a command that only reads"),
 )
-"""What is said to a program, and to whoever runs a command."""
+"""Words of messages for programs, and what a person who runs a command is told instead."""
 _OF_HEADS = (
     "this is a head-only store: `get`, `head`, `scan` and `changes` read it; to write it takes "
     "Python's store.head_bucket(name)"
@@ -60,7 +60,7 @@ _OF_HEADS = (
 
 
 def exit_code(error: Exception) -> int:
-    """What the command ends with after an expected error."""
+    """The command's exit code after an expected error."""
     return next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), STORAGE)
 
 
@@ -68,19 +68,19 @@ class Commands(click.Group):
     """Turns expected errors into a line and an exit code, wherever they arise."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)  # in the order in which a newcomer meets them
+        return list(self.commands)  # in the order that helps a newcomer
 
     def make_context(self, *words: Any, **named: Any) -> click.Context:
         try:
             return super().make_context(*words, **named)
-        except BrokenPipeError:  # at its page of help, which click would end with 1
+        except BrokenPipeError:  # while its help was printed; click would exit with 1
             _forget_output()
             sys.exit(OUTPUT_CLOSED)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except (OutputClosed, BrokenPipeError):  # the latter at a command's page of help
+        except (OutputClosed, BrokenPipeError):  # the latter while a command's help was printed
             _forget_output()
             ctx.exit(OUTPUT_CLOSED)
         except KeyboardInterrupt:
@@ -92,7 +92,7 @@ class Commands(click.Group):
             ctx.exit(exit_code(error))
 
     def _in_its_words(self, ctx: click.Context, message: str) -> str:
-        """What is said of an argument in Python, of the option or argument it was here."""
+        """A message about an argument in Python, with the command's option or argument instead."""
         command = self.commands.get(ctx.invoked_subcommand or "")
         name, _, rest = message.partition("=")
         for given in [] if command is None else command.params:
@@ -173,13 +173,13 @@ for command in (
 
 
 def main() -> None:
-    """The command, once it is loaded."""
+    """Run the command."""
     try:
         _log_to_stderr()
         cli.main(prog_name="octavo")
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-    except OSError as error:  # of a page of help, say, that found no room
+    except OSError as error:  # help that was printed to a full disk, say
         _forget_output()
         complain(told(error))
         sys.exit(STORAGE)
@@ -190,7 +190,7 @@ def main() -> None:
 
 
 def _log_to_stderr() -> None:
-    """What the store notes about itself, such as damage that it stepped over, as messages."""
+    """Show the store's log, such as damage that it stepped over, as messages."""
     lines = logging.StreamHandler()
     lines.setFormatter(logging.Formatter("octavo: %(message)s"))
     logger = logging.getLogger("octavo")
@@ -199,8 +199,8 @@ def _log_to_stderr() -> None:
 
 
 def _flush_or_forget() -> None:
-    """What was printed before an error goes out; where that is what fails it is forgotten, or the
-    interpreter would try again at its end and end with a code of its own."""
+    """Flush what was printed before an error. If that fails, forget it, or the interpreter would
+    try again at its end, and exit with a code of its own."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -209,7 +209,7 @@ def _flush_or_forget() -> None:
 
 
 def _forget_output() -> None:
-    """Let the interpreter flush what is left of standard output into nothing at its end."""
+    """Have the interpreter, at its end, flush the rest of standard output into nothing."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         try:

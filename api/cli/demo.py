@@ -1,4 +1,4 @@
-"""The ``demo`` command: real files into a store, and everything that a store promises on them."""
+"""The ``demo`` command: loads real files into a store, and shows on them what a store promises."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _source(
     key_field: str | None,
     value_field: str | None,
 ) -> Iterator[tuple[str, Source]]:
-    """(what it is, the source). Raises UsageError."""
+    """Yield (what it is, the source). Raises UsageError."""
     if path is None:
         if kind is not None:
             raise click.UsageError("--format says what SOURCE is, and there is no SOURCE")
@@ -120,7 +120,7 @@ def _source(
 class _Plain:
     """A source whose values neither expire nor go to other buckets, so that they can be counted.
 
-    Stops at the first bad line: a file that is not what it is said to be makes no tour.
+    Stops at the first bad line: a file of another format than was said is of no use here.
     """
 
     def __init__(self, source: Source) -> None:

@@ -1,6 +1,7 @@
 """The tour that ``octavo demo`` makes: load, read, snapshot, update, fold, verify, reopen.
 
-A model of what must be there, one digest a value, goes along, and each step is held against it.
+A model of what must be there, one digest a value, is kept alongside; each step is checked
+against it.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ Model = dict[bytes, bytes]
 
 
 class Tour:
-    """One tour over a new store in ``path``. ``figures`` has its numbers afterwards."""
+    """A tour over a new store in ``path``. ``figures`` has its numbers afterwards."""
 
     def __init__(self, path: str, source: Source, teller: Teller) -> None:
         self.figures: dict[str, Any] = {}
@@ -57,7 +58,7 @@ class Tour:
         self._bytes_put = 0
 
     def run(self) -> None:
-        """Make the tour. Raises Misuse where the source holds nothing."""
+        """Make the tour. Raises Misuse if the source has nothing."""
         import octavo
 
         with octavo.open(self._path) as store:
@@ -241,7 +242,7 @@ class Tour:
 
     @contextmanager
     def _writing(self, store: Store) -> Iterator[list[int]]:
-        """A thread that writes small values while the block runs; [how many] at its end."""
+        """Write small values from a thread while the block runs; then the list has how many."""
         hot = [key for key in sorted(self._live) if self._sizes[key] <= _HOT_BYTES][:_HOT_KEYS]
         written = [0]
         failed: list[BaseException] = []
@@ -359,7 +360,7 @@ def _values(items: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes
 def _grouped(
     snap: Snapshot, groups: dict[str, list[int]], advance: Callable[[int], object]
 ) -> bytes:
-    """Count files, bytes and lines by what names end in; a digest of all of it."""
+    """Count files, bytes and lines by the suffixes of names; returns a digest of everything."""
     digest = xxh3_128()
     for done, (key, value) in enumerate(snap.items(), 1):
         digest.update(key + xxh3_128_digest(value))
@@ -373,7 +374,7 @@ def _grouped(
 
 
 def _suffix(key: bytes) -> str:
-    """What a key's name ends in; keys without a suffix are one kind."""
+    """The suffix of a key's name; keys without one count as one kind."""
     name = key.rpartition(b"/")[2]
     stem, dot, suffix = name.rpartition(b".")
     return to_text(dot + suffix) if stem and len(suffix) <= 12 else "(no suffix)"

@@ -1,4 +1,4 @@
-"""The command that writes a store to a file for others: dump."""
+"""The command that writes a store to a file that others can read: dump."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ _BY_SUFFIX = {
 }  # fmt: skip
 _LEASE_SECONDS = 3600.0
 _MOST_BYTES = 2_000_000_000
-"""Of a value: Parquet holds hardly more in one, and as text it is in memory some times over."""
+"""Bytes of a value: Parquet holds hardly more in one, and as text it is in memory several times."""
 _TOLD_ROWS = 4096
 _GROUP_ROWS, _GROUP_BYTES, _GROUP_BATCHES = 1 << 16, 16 << 20, 4096
-"""Of a row group of Parquet, at most; but for a row that has more bytes."""
+"""What a row group of Parquet has at most, unless a single row has more bytes."""
 
 
 @click.command()
@@ -119,7 +119,7 @@ def dump(
     done = 0
     with ExitStack() as stack:
         store = stack.enter_context(open_for_reading(path))
-        if is_head_only(path):  # before a header is written
+        if is_head_only(path):  # refused before a header is written
             raise Misuse(OF_HEADS)
         snap = stack.enter_context(store.snapshot(_LEASE_SECONDS))
         if output == STDIN:
@@ -140,7 +140,8 @@ def dump(
 
 
 def _format_of(output: str) -> str:
-    """What the file's name asks for. Raises UsageError: what nobody has heard of may be a slip."""
+    """The format that the file's name asks for. Raises UsageError for an unknown one: it may be a
+    slip."""
     suffix = os.path.splitext(unpacked_name(output))[1]
     if suffix not in _BY_SUFFIX:
         raise click.UsageError(
@@ -151,13 +152,13 @@ def _format_of(output: str) -> str:
 
 
 class _Source:
-    """What is dumped: a span of the keys of a bucket, or of each. One pass, however many."""
+    """What is dumped: a span of the keys of one bucket or of each, in one pass over all."""
 
     def __init__(self, snap: Snapshot, tag: str, bucket: bytes | None, span: Span) -> None:
         self._snap, self._tag, self._bucket, self._span = snap, tag, bucket, span
 
     def rows(self, names: tuple[str, ...]) -> Iterator[Row]:
-        """The live keys; values and index entries only if they are wanted."""
+        """Yield the live keys; their values and index entries only if wanted."""
         by_values, indexed = "value" in names, self.indexed(names)
         reader, tag = self._snap._shared, self._snap._identity.tags.number(self._tag)
         asked = row_parts.to_ask(reader, tag, self._bucket, self._span)
@@ -166,21 +167,21 @@ class _Source:
             values: Iterable[bytes] = repeat(b"", len(keys))
             if by_values:
                 for bucket, key, head in zip(buckets, keys, heads, strict=True):
-                    _refuse_large(bucket, key, head.size)  # before it is read
+                    _refuse_large(bucket, key, head.size)  # before its value is read
                 values = part.values()
             for bucket, key, head, value in zip(buckets, keys, heads, values, strict=True):
                 entries = self.entries(bucket, key) if bucket in indexed else None
                 yield Row(bucket, key, value, head, entries)
 
     def arrow(self, columns: list[str]) -> pa.RecordBatchReader:
-        """Some columns of them."""
+        """Some columns of the live keys."""
         snap, span = self._snap, self._span._asdict()
         if self._bucket is None:
             return snap.to_arrow(columns, **span, tag=self._tag)
         return snap.bucket(self._bucket, tag=self._tag).to_arrow(columns, **span)
 
     def indexed(self, names: tuple[str, ...]) -> Collection[bytes]:
-        """Names of the buckets that may have index entries which are wanted."""
+        """Names of the buckets that may have index entries, if these are wanted."""
         fronts = self._snap._shared.fronts(of_type(INDEX)) if "index" in names else ()
         return {split(front)[1] for front in fronts}
 
@@ -200,14 +201,14 @@ def _refuse_large(bucket: bytes, key: bytes, length: int) -> None:
 
 @contextlib.contextmanager
 def _compressed(stream: BinaryIO, suffix: str, name: str) -> Iterator[BinaryIO]:
-    """What writes to ``stream`` compressed, as the suffix of the file's name says."""
+    """A stream that writes to ``stream``, compressed as the suffix of the file's name says."""
     if suffix == ".gz":
         with gzip.GzipFile(fileobj=stream, mode="wb", mtime=0) as packed:
             yield cast(BinaryIO, packed)
     elif suffix == ".zst":
         from octavo.files.kernels.arrow import pyarrow
 
-        # It closes what it writes to, which is still wanted.
+        # A file of its own, since pyarrow closes what it writes to, and that is still needed.
         sink = pyarrow().PythonFile(_Sink(Output(stream, name)), mode="w")
         with pyarrow().CompressedOutputStream(sink, "zstd") as packed:
             yield packed
@@ -219,14 +220,14 @@ def _compressed(stream: BinaryIO, suffix: str, name: str) -> Iterator[BinaryIO]:
 
 
 class _Writer(contextlib.AbstractContextManager["_Writer"]):
-    """Writes rows; whole when its ``with`` block ends."""
+    """Writes rows; the file is whole when the ``with`` block ends."""
 
     def __init__(self, out: Output, names: tuple[str, ...]) -> None:
         self.out = out
         self.names = names
 
     def write(self, source: _Source) -> Iterator[int]:
-        """Write all rows; says from time to time how many those were."""
+        """Write all rows; yields from time to time how many were written."""
         done = 0
         for row in source.rows(self.names):
             self.row(row)
@@ -240,7 +241,7 @@ class _Writer(contextlib.AbstractContextManager["_Writer"]):
         raise NotImplementedError  # pragma: no cover - Parquet writes whole batches
 
     def line(self, row: Row, line: bytes) -> None:
-        """Write it, or raise Misuse: ``load`` reads none that is longer."""
+        """Write a line. Raises Misuse if it is longer than ``load`` reads."""
         if len(line) > LONGEST_LINE:
             raise Misuse(
                 f"the row of {shown(row.key)} in bucket {shown(row.bucket)} would have {len(line)} "
@@ -253,7 +254,7 @@ class _Writer(contextlib.AbstractContextManager["_Writer"]):
 
 
 class _Jsonl(_Writer):
-    """A JSON object a line; what is empty is left out."""
+    """Writes a JSON object a line; empty parts are left out."""
 
     def row(self, row: Row) -> None:
         fields = row.fields()
@@ -269,7 +270,7 @@ class _Jsonl(_Writer):
 
 
 class _Csv(_Writer):
-    """A header, then a row a line, in the text notation; moments in ms UTC."""
+    """Writes a header, then a row a line, in the text notation; moments in ms UTC."""
 
     def __init__(self, out: Output, names: tuple[str, ...]) -> None:
         super().__init__(out, names)
@@ -297,8 +298,8 @@ def _cell(value: object) -> str:
 
 
 class _Parquet(_Writer):
-    """Row groups of several buckets where these are small, compressed with zstd: a group costs
-    1.3 KB and 2 ms, however few rows it has."""
+    """Writes row groups, compressed with zstd. Small buckets share one: a group costs 1.3 KB and
+    2 ms, however few rows it has."""
 
     def __init__(self, out: Output, names: tuple[str, ...]) -> None:
         from octavo.files.kernels.arrow import parquet, pyarrow, schema
@@ -324,7 +325,7 @@ class _Parquet(_Writer):
                     name, key, size = (column[int(row)].as_py() for column in batch.columns)
                     _refuse_large(name, key, size)
         columns = list(self._stored)
-        if indexed:  # bucket and key tell the entries
+        if indexed:  # bucket and key are needed to look up the entries
             columns += [name for name in ("bucket", "key") if name not in columns]
         for batch in source.arrow(columns or ["key"]):
             cells: list[str | None] = [None] * batch.num_rows
@@ -361,11 +362,11 @@ class _Parquet(_Writer):
                 self._write_group()
                 self._writer.close()
         finally:
-            self._sink.over = True  # pyarrow ends what is dropped, too
+            self._sink.over = True  # pyarrow also ends a file that is only dropped
 
 
 def _entries_cell(found: Entries | None) -> str | None:
-    """Index entries as JSON."""
+    """Index entries as JSON text for a cell."""
     return json.dumps(entries_to_json(found), ensure_ascii=False) if found else None
 
 
@@ -377,7 +378,7 @@ class _Sink(io.RawIOBase):
         self._out = out
         self._at = 0
         self.over = False
-        """Nothing more is written."""
+        """Whether further writes are ignored."""
 
     def writable(self) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""Entries of head-only stores on the command line: what get, head and scan show of them."""
+"""Shows entries of head-only stores on the command line, for get, head and scan."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ if TYPE_CHECKING:
 
 
 def is_head_only(path: str) -> bool:
-    """Whether the store at ``path`` is. Raises Corruption, UnsupportedFormat, FileNotFoundError."""
+    """Whether the store at ``path`` is head-only. Raises Corruption, UnsupportedFormat,
+    FileNotFoundError."""
     return store_identity.is_head_only(store_identity.fields_of(RealDisk(), path))
 
 
 def refuse_sub_key(sub_key: str | None) -> None:
-    """Raise Misuse where one is given: the store is a standard one."""
+    """Raise Misuse if a sub-key is given: the store is a standard one."""
     if sub_key is not None:
         raise Misuse("--sub-key is for head-only stores; this is a standard one")
 
 
 def refuse_standard(tag: str, **others: object) -> None:
-    """Raise Misuse where a type or one of these options is given: the store is a head-only one."""
+    """Raise Misuse if a type or one of these options is given: the store is a head-only one."""
     for name, value in {"--tag": None if tag == STANDARD else tag, **others}.items():
         if value is not None:
             raise Misuse(f"{name} is for standard stores; this one is head-only")
@@ -45,7 +46,7 @@ def rows(
     reverse: bool,
     limit: int | None,
 ) -> Iterator[HeadRow]:
-    """The entries that ``scan`` prints, and a message where a limit cuts them."""
+    """Yield the entries that ``scan`` prints; with a message if a limit cuts them off."""
     found = bucket.rows(start, end, prefix=prefix, reverse=reverse)
     yield from islice(found, limit)
     if limit and next(found, None) is not None:
@@ -54,7 +55,7 @@ def rows(
 
 
 def tell_row(out: Output, row: HeadRow, notation: str, *, keys_only: bool, as_json: bool) -> None:
-    """One entry, on a line."""
+    """Print one entry on a line."""
     parts = {"key": row.key, "sub_key": row.sub_key}
     if not keys_only:
         parts["value"] = row.value

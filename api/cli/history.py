@@ -1,4 +1,4 @@
-"""Commands about the store at a moment and over time: changes, snapshot."""
+"""The commands about the store over time and at a moment: changes, snapshot."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ else:
 
 _LEASE_SECONDS = 3600.0
 _Group = tuple[bytes, bytes, int, int]
-"""Bucket, how keys begin, how many there are, bytes of their values."""
+"""Bucket, common beginning of the keys, number of keys, bytes of their values."""
 
 
 # ---------------------------------------------------------------- changes
@@ -196,11 +196,11 @@ class _Fold:
         self._kind = kind
         self._depth = depth
         self._groups: list[_Group] = []
-        """In order; there may be a million."""
+        """All groups, in order; there may be a million."""
         self._digest = xxh3_128()
 
     def take(self, asked: Asked, advance: Advance) -> None:
-        """Take in all rows that are asked for. O(keys), however many buckets there are."""
+        """Fold in all rows that are asked for. O(keys), however many buckets there are."""
         digested, done, name = self._kind == "digest", 0, b""
         of_bucket: dict[bytes, list[int]] = {}
         for part in row_parts.row_parts(self._snap._shared, asked, by_values=digested):
@@ -222,7 +222,7 @@ class _Fold:
         self._end(name, of_bucket)
 
     def _end(self, bucket: bytes, groups: dict[bytes, list[int]]) -> None:
-        """These are all groups of a bucket."""
+        """Note all groups of a bucket, which has ended."""
         for begins, (number, total) in sorted(groups.items()):
             self._groups.append((bucket, begins, number, total))
 

@@ -32,10 +32,10 @@ index_option = click.option(
 
 
 def to_term(name: str, argument: str, *, number: bool) -> Term:
-    """A term from the command line: a str, or, where it is not UTF-8, bytes. Raises Misuse that
-    names the option."""
+    """A term from the command line: an int if ``number``, else a str or, if it is not UTF-8, bytes.
+    Raises Misuse that names the option."""
     if not number:
-        raw = os.fsencode(argument)  # its very bytes, whatever the locale
+        raw = os.fsencode(argument)  # the bytes as given, whatever the locale
         try:
             return raw.decode()
         except UnicodeDecodeError:
@@ -47,7 +47,7 @@ def to_term(name: str, argument: str, *, number: bool) -> Term:
 
 
 def to_entries(arguments: tuple[str, ...]) -> dict[bytes, list[Term]] | None:
-    """What ``--index`` was given, as ``put`` takes it; None if nothing was. Raises Misuse."""
+    """The arguments of ``--index`` as ``put`` takes them; None if there are none. Raises Misuse."""
     out: dict[bytes, list[Term]] = {}
     for argument in arguments:
         field, equals, term = argument.partition("=")

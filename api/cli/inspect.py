@@ -1,4 +1,4 @@
-"""The command that shows a store: on the terminal, or as a page."""
+"""The command that shows a store, on the terminal or as a page: inspect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One load of a source into a store."""
+"""Loads a source into a store."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _SHOWN_REJECTIONS = 20
 
 
 class Loading:
-    """One load of a source into an open store; what came of it.
+    """One load of a source into an open store, and its result.
 
-    Pairs go to the store in groups, of one bucket each; what has metadata or an expiry goes by
+    Pairs go to the store in groups, of one bucket each; an entry with metadata or an expiry goes by
     itself. The order of the source is kept, so that a later value of a key wins.
     """
 
@@ -83,11 +83,11 @@ class Loading:
             )
         self.rejected.append(rejected)
         if len(self.rejected) <= _SHOWN_REJECTIONS:
-            # Nothing that a file is called steers a terminal, as nothing does that is stored.
+            # In the text notation, so that no file's name can send control codes to a terminal.
             complain(f"not loaded: {to_text(os.fsencode(rejected.where))}: {rejected.why}")
 
     def _add(self, entry: Entry) -> None:
-        """Take in one entry. Raises Misuse if the store would refuse it."""
+        """Add one entry. Raises Misuse if the store would refuse it."""
         bucket = entry.bucket if self._bucket is None else self._bucket
         key = to_key(entry.key, bucket)
         if self._note is not None:
@@ -125,7 +125,7 @@ class Loading:
         self.bytes += length
 
     def ended(self) -> None:
-        """The store was closed, so that all of it is durable."""
+        """Note that the store was closed, so that everything loaded is durable."""
         self.seconds = time.perf_counter() - self._began
 
     def report(self, as_json: bool) -> None:

@@ -29,11 +29,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 STDIN = "-"
 _PIECE_BYTES = 1 << 20
 _LONGEST_HEX = 3
-"""Characters of a byte, with white space between them."""
+"""Characters of a byte in hexadecimal digits, with a space."""
 _LONGEST_KEY_LINE = len(r"\xHH") * MAX_KEY_BYTES + 1
-"""With the end of the line."""
+"""Bytes of the longest key in the text notation, with the end of the line."""
 COUNT = click.IntRange(0, sys.maxsize)
-"""How many at most: what counts in C takes no more."""
+"""A limit: counters in C take no more."""
 
 path_argument = click.argument("path", type=click.Path(path_type=str))
 bucket_option = click.option(
@@ -64,7 +64,7 @@ def notation_options(command: F) -> F:
 
 
 def open_store(path: str, *, create: bool = False) -> Store:
-    """The store at ``path``. Raises Misuse where there is none and ``create`` is False."""
+    """Open the store at ``path``. Raises Misuse if there is none and ``create`` is False."""
     import octavo
 
     if not create:
@@ -73,7 +73,7 @@ def open_store(path: str, *, create: bool = False) -> Store:
 
 
 def refuse_none(path: str) -> None:
-    """Raise Misuse where there is no store, OSError where the disk does not tell."""
+    """Raise Misuse if there is no store, OSError if the disk cannot tell."""
     with usable("path", path):
         if not RealDisk().exists(os.path.join(path, IDENTITY)):
             from octavo.actors.opening.identity import LOST, has_journal
@@ -85,8 +85,8 @@ def refuse_none(path: str) -> None:
 
 
 def open_for_reading(path: str) -> Store:
-    """The store at ``path``; as it was just now, where it is open elsewhere, or this user may only
-    read it. Raises Misuse where there is none."""
+    """Open the store at ``path``; read-only, as it is now, if it is open elsewhere or this user may
+    only read it. Raises Misuse if there is none."""
     import octavo
 
     try:
@@ -101,7 +101,7 @@ def open_for_reading(path: str) -> Store:
 
 
 def to_bytes(name: str, argument: str, *, hexadecimal: bool = False) -> bytes:
-    """The very bytes of a command-line argument, or those it names. Raises Misuse."""
+    """The bytes of a command-line argument, or (hexadecimal) those it spells. Raises Misuse."""
     return from_hex(name, argument) if hexadecimal else os.fsencode(argument)
 
 
@@ -111,7 +111,7 @@ def bound(name: str, argument: str | None, *, hexadecimal: bool) -> bytes | None
 
 
 def to_moment(name: str, argument: str) -> int:
-    """ms UTC of a moment in ISO 8601, UTC where it names no zone, or of ms. Raises Misuse."""
+    """ms UTC of a moment in ISO 8601 (UTC if it names no zone), or given in ms. Raises Misuse."""
     try:
         if argument.isascii() and argument.isdigit() and len(argument) > len("20261231"):
             return arguments.to_moment(name, int(argument))
@@ -124,7 +124,7 @@ def to_moment(name: str, argument: str) -> int:
 
 
 def refuse_for_directory(*options: str | None) -> None:
-    """Raise UsageError where one of these is given: a directory has no columns."""
+    """Raise UsageError if one of these is given: a directory has no columns."""
     if any(option is not None for option in options):
         raise click.UsageError(
             "--key-field, --value-field, --group-field and --delimiter are for tables, not for a "
@@ -133,7 +133,7 @@ def refuse_for_directory(*options: str | None) -> None:
 
 
 def kind_of(source: str, given: str | None) -> str:
-    """What a SOURCE is, checked as far as that goes without reading it. Raises UsageError."""
+    """The format of a SOURCE, checked as far as possible without reading it. Raises UsageError."""
     if source != STDIN and not os.path.exists(source):
         raise click.UsageError(f"SOURCE {source!r} does not exist")
     kind = given or (None if source == STDIN else format_of(source))
@@ -150,15 +150,15 @@ def kind_of(source: str, given: str | None) -> str:
 
 
 def stdin() -> BinaryIO:
-    """Standard input. Raises OSError where nobody gave this process one."""
+    """Standard input. Raises OSError if this process was given none."""
     if sys.stdin is None:
         raise OSError(errno.EBADF, "is closed", "standard input")
     return sys.stdin.buffer
 
 
 def read_value(stream: BinaryIO, hexadecimal: bool = False) -> bytes:
-    """All that is left of it. Raises OSError, and Misuse as soon as it is more than a value may be:
-    a source such as /dev/zero has no end."""
+    """Read the rest of a stream as a value. Raises OSError, and Misuse as soon as it is more than a
+    value may have: a source such as /dev/zero has no end."""
     found, most = io.BytesIO(), arguments.MAX_VALUE_BYTES
     while part := stream.read(_PIECE_BYTES):
         found.write(part)
@@ -179,8 +179,8 @@ def one_key(argument: str, *, hexadecimal: bool) -> bytes:
 
 
 def keys_of_stdin(*, hexadecimal: bool) -> Iterator[bytes]:
-    """Keys from standard input, one a line, as ``scan --keys-only`` prints them, as they come. One
-    that is too long is refused without its end, for it may have none. Raises Misuse."""
+    """Yield keys from standard input as they come, one a line, as ``scan --keys-only`` prints them.
+    A line that is too long is refused before its end, since it may have none. Raises Misuse."""
     stream = stdin()
     while line := stream.readline(_LONGEST_KEY_LINE + 1):
         if len(line) > _LONGEST_KEY_LINE:

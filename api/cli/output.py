@@ -1,4 +1,4 @@
-"""What the command line prints: results on standard output, all else on standard error."""
+"""Prints for the command line: results to standard output, everything else to standard error."""
 
 from __future__ import annotations
 
@@ -23,28 +23,29 @@ from octavo.files.errors import READ_ONLY, Misuse, usable
 
 
 class OutputClosed(Exception):  # noqa: N818 - it is not an error
-    """Whoever read our output has seen enough."""
+    """The reader of our output closed it."""
 
 
 class Output:
-    """Standard output as bytes, UTF-8 whatever the locale; flushed where the ``with`` block ends.
+    """Standard output as bytes, UTF-8 whatever the locale; flushed at the end of the ``with``
+    block.
 
-    Raises OutputClosed when the reading end is gone, OSError that says where to when there is no
-    room, or nobody gave this process an output.
+    Raises OutputClosed if the reading end is gone; OSError, which names the output, if there is no
+    room or this process was given no output.
     """
 
     def __init__(self, stream: BinaryIO | None = None, name: str = "standard output") -> None:
         self._name = name
         if stream is None:
-            # None where the descriptor was closed: said before anything is done.
+            # None if the descriptor is closed: refused before anything is done.
             if sys.stdout is None:
                 raise OSError(errno.EBADF, "is closed", name)
             stream = sys.stdout.buffer
         self._stream = stream
 
     def write(self, raw: bytes) -> None:
-        """Bytes as they are, all of them: without a buffer (``PYTHONUNBUFFERED``) the system may
-        take fewer at a time, more than 2 GiB never."""
+        """Write all these bytes, in several calls if need be: without a buffer
+        (``PYTHONUNBUFFERED``) the system may take fewer at a time, and never more than 2 GiB."""
         rest = memoryview(raw)
         try:
             while rest:
@@ -58,11 +59,11 @@ class Output:
             raise self._named(wrong) from wrong
 
     def line(self, text: str) -> None:
-        """A line of text."""
+        """Write a line of text."""
         self.write(text.encode("utf-8", "backslashreplace") + b"\n")
 
     def json(self, document: object) -> None:
-        """A document on a line of its own."""
+        """Write a document on a line of its own."""
         self.write(json_line(document))
 
     def columns(
@@ -71,8 +72,9 @@ class Output:
         *,
         right: Sequence[int] = (),
     ) -> None:
-        """Aligned columns, those numbered in ``right`` to the right; never wrapped. Of what gives
-        the rows each time it is called no more than one is in memory."""
+        """Write aligned columns, never wrapped; those numbered in ``right`` are aligned right. If
+        ``rows`` is a function that gives the rows anew each time, only one is in memory at a
+        time."""
         again = rows if callable(rows) else partial(iter, rows)
         widths: list[int] = []
         for row in again():
@@ -85,7 +87,7 @@ class Output:
             self.line("  ".join(cells).rstrip())
 
     def flush(self) -> None:
-        """Everything printed so far is on its way."""
+        """Hand everything printed so far to the system."""
         try:
             self._stream.flush()
         except BrokenPipeError:
@@ -121,8 +123,8 @@ def json_line(document: object) -> bytes:
 def whole_file(path: str) -> Iterator[BinaryIO]:
     """A file of the user's that appears under its name, durable, only if the block succeeds.
 
-    What is there and is no regular file (a FIFO, ``/dev/null``, a shell's ``>(...)``) is written to
-    directly. Raises Misuse where it can not be made.
+    If the name is there and is no regular file (a FIFO, ``/dev/null``, a shell's ``>(...)``), it is
+    written to directly. Raises Misuse if the file cannot be made.
     """
     if os.path.isdir(path):
         raise Misuse(f"FILE={path!r} is a directory: name a file in it")
@@ -140,7 +142,7 @@ def whole_file(path: str) -> Iterator[BinaryIO]:
         os.replace(partial, target)
         RealDisk().sync_dir(os.path.dirname(target))
     except BaseException:
-        with contextlib.suppress(OSError):  # what it raises is not what is wrong
+        with contextlib.suppress(OSError):  # the first error is the one to report
             os.unlink(partial)
         raise
 
@@ -160,20 +162,20 @@ def _made(path: str, partial: str) -> BinaryIO:
 
 
 def told(error: Exception) -> str:
-    """An expected error as a line for a person."""
+    """The line that tells a person of an expected error."""
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{os.fsdecode(error.filename)}: {error.strerror}"
     return str(error)
 
 
 def complain(message: str) -> None:
-    """A line on standard error; lost if nobody reads that, or there is no room for it."""
+    """Print a line on standard error; it is lost if nobody reads that or there is no room."""
     with contextlib.suppress(OSError):
         click.echo(f"octavo: {message}", err=True)
 
 
 def terminal_columns() -> int | None:
-    """Columns of the terminal that standard output is; None if it is none."""
+    """Columns of the terminal, if standard output is one; else None."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -181,7 +183,7 @@ def terminal_columns() -> int | None:
 
 
 class Advance(Protocol):
-    """Moves the bar: what is done, of what total, and what it is now about."""
+    """Moves the bar: how much is done, of what total, and what is being done now."""
 
     def __call__(
         self, done: float, total: float | None = None, what: str | None = None
@@ -194,7 +196,7 @@ def _silent(done: float, total: float | None = None, what: str | None = None) ->
 
 @contextlib.contextmanager
 def progress(what: str, total: float | None, *, of_bytes: bool = False) -> Iterator[Advance]:
-    """A bar on standard error while the block runs; nothing at all where that is no terminal.
+    """Show a bar on standard error while the block runs; nothing if that is no terminal.
 
     ``total`` None: it is not known how much there is.
     """
@@ -232,7 +234,7 @@ def progress(what: str, total: float | None, *, of_bytes: bool = False) -> Itera
 
 @contextlib.contextmanager
 def steps(what: str, *, of_bytes: bool = False) -> Iterator[Callable[[str, int, int], None]]:
-    """As ``progress``, for a call that says itself what it is about, and of how much."""
+    """As ``progress``, for a call that itself says what it is doing, and the total."""
     with progress(what, None, of_bytes=of_bytes) as advance:
         yield lambda step, done, total: advance(done, total, step)
 
@@ -241,7 +243,7 @@ def steps(what: str, *, of_bytes: bool = False) -> Iterator[Callable[[str, int, 
 
 
 def flat(document: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """(dotted name, text) of a nested document; lists of documents are left out."""
+    """Yield (dotted name, text) of a nested document; lists of documents are left out."""
     for name, value in document.items():
         if isinstance(value, dict):
             yield from flat(value, f"{prefix}{name}.")

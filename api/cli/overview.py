@@ -1,4 +1,4 @@
-"""An inspection on a terminal: the page's pictures as bars of characters."""
+"""Shows an inspection on a terminal: the page's pictures as bars of characters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Part = tuple[float, str]
 
 
 def overview(found: Inspection, *, columns: int | None) -> str:
-    """Text for a terminal of that many columns; for None, which is no terminal, without colours."""
+    """The text for a terminal of that many columns; without colours if None, for no terminal."""
     stream = io.StringIO()
     console = Console(
         file=stream,
@@ -62,7 +62,7 @@ def _table(title: str, names: Sequence[str], rows: Sequence[Sequence[Renderable]
 
 
 def _bar(parts: Sequence[Part], whole: float) -> Text:
-    """Parts of a whole as a bar: (amount, colour) each."""
+    """A bar of the parts of a whole: (amount, colour) each."""
     text, used = Text(), 0.0
     for amount, colour in parts:
         length = _BAR * amount / whole if whole else 0.0

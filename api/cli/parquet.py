@@ -1,4 +1,4 @@
-"""A Parquet file as a source of entries."""
+"""Reads a Parquet file as a source of entries."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Parquet:
     """Rows of a Parquet file, a few thousand at a time. Needs pyarrow.
 
     Without ``key_field`` the columns are as ``octavo dump`` writes them: key and value, and
-    perhaps bucket, metadata, expires_at and index. With it, that column is the key and the value
-    is the column ``value_field``, or the whole row as a JSON object where there is none.
+    perhaps bucket, metadata, expires_at and index. With it, that column is the key, and the value
+    is the column ``value_field`` or, if that is not given, the whole row as a JSON object.
     """
 
     name: str
@@ -77,8 +77,8 @@ class Parquet:
 
 
 def _documents(pa: Any, batch: Any) -> Iterator[dict[str, Any] | str]:
-    """The rows of a batch, or why one cannot be had: text may not be UTF-8, and Arrow holds moments
-    of which Python has none."""
+    """Yield the rows of a batch; in place of one that cannot be converted, why: its text may not be
+    UTF-8, and Arrow holds moments that Python cannot."""
     try:
         rows = _converted(pa, batch)
     except (ValueError, OverflowError) as wrong:
@@ -92,7 +92,8 @@ def _documents(pa: Any, batch: Any) -> Iterator[dict[str, Any] | str]:
 
 
 def _converted(pa: Any, batch: Any) -> list[dict[str, Any]]:
-    """Moments stay as Arrow gives them, but for the expiry: that is ms, as in a dump."""
+    """The rows of a batch. Moments stay as Arrow gives them, except the expiry, which becomes ms,
+    as in a dump."""
     rows: list[dict[str, Any]] = batch.to_pylist()
     if "expires_at" in batch.schema.names:
         column = batch.column("expires_at")
@@ -136,7 +137,7 @@ def _bytes_of(value: object) -> bytes:
 
 
 def _json_of(value: object) -> object:
-    """What JSON has no type for: bytes as text where they are UTF-8, else as hex."""
+    """A value that JSON has no type for: bytes as text if they are UTF-8, otherwise as hex."""
     if isinstance(value, bytes):
         try:
             return value.decode()

@@ -1,4 +1,4 @@
-"""The ``pipeline`` command: a corpus through Spark, from loading to a backup."""
+"""The ``pipeline`` command: takes a corpus through Spark, from loading to a backup."""
 
 from __future__ import annotations
 

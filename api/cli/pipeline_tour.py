@@ -1,6 +1,7 @@
-"""What ``octavo pipeline`` does: a corpus through Spark into a store, and all that follows.
+"""The run that ``octavo pipeline`` makes: a corpus through Spark into a store, and all that
+follows.
 
-Each step is held against what it must give; ``figures`` has the numbers afterwards.
+Each step is checked against what it must give; ``figures`` has the numbers afterwards.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ def _rate(seconds: float, rows: int, length: int) -> str:
 
 @contextmanager
 def _of_tasks() -> Iterator[None]:
-    """Within it what a task of Spark's said of its storage, or of a row, is that error again."""
+    """A context in which an error of Octavo's within a Spark task is raised as that error again."""
     try:
         yield
-    except Exception as error:  # Spark's, and what it talks to Java by has others
+    except Exception as error:  # of Spark, or of the library by which it talks to Java
         for kind in (StorageFull, StorageFailed, Misuse):
             said = re.search(rf"^octavo\.{kind.__name__}: (.+)$", str(error), re.MULTILINE)
             if said is not None:
@@ -67,7 +68,7 @@ class PipelineTour:
         self._check = teller.check
 
     def run(self) -> None:
-        """Make it. Raises Misuse, what octavo raises, and what Spark does."""
+        """Make the run. Raises Misuse, and whatever octavo and Spark raise."""
         import octavo
         from octavo.pipeline.source import DefaultSource
 
@@ -146,7 +147,7 @@ class PipelineTour:
         lags = []
         began = time.perf_counter()
         try:
-            query.processAllAvailable()  # what is there already
+            query.processAllAvailable()  # first what is there already
             first = time.perf_counter() - began
             keys = list(store.keys())
             for number in range(ROUNDS):
@@ -225,7 +226,8 @@ class PipelineTour:
         return groups
 
     def _join_back(self, store: Any, groups: Groups) -> None:
-        """The totals go into the store; each key is joined with its group's, and that too goes."""
+        """Write the totals to the store; then join each key with its group's, and write that,
+        too."""
         began = time.perf_counter()
         rows = [
             (name, json.dumps({"keys": keys, "bytes": length}).encode())

@@ -1,4 +1,4 @@
-"""Reading commands: get, head, scan, buckets."""
+"""The reading commands: get, head, scan, buckets."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def buckets(path: str, tag: str, as_json: bool) -> None:
 
 
 def tell(out: Output, key: bytes, value: bytes, notation: str | None, *, as_json: bool) -> None:
-    """A value that was asked for by its key, as it is wanted."""
+    """Print a value that was asked for by its key, in the form that is wanted."""
     if as_json:
         out.json(fields_of(key=key, value=value))
     elif notation is None:
@@ -254,7 +254,7 @@ def tell(out: Output, key: bytes, value: bytes, notation: str | None, *, as_json
 
 
 def tell_of_other_types(snap: Snapshot, tag: str) -> None:
-    """A message for each type of objects that a command about all keys leaves out; none where a
+    """Print a message for each type of objects that a command about all keys leaves out; none if a
     type was asked for."""
     identity = snap._identity
     for name in () if identity.head_only or tag != STANDARD else identity.tags.numbers:
@@ -263,7 +263,7 @@ def tell_of_other_types(snap: Snapshot, tag: str) -> None:
 
 
 def _shortened(value: bytes, notation: str, before: str, width: int | None) -> str:
-    """A value on what is left of a terminal's line; whole where there is no terminal."""
+    """A value cut to the rest of a terminal's line; whole if there is no terminal."""
     if width is None:
         return printed(value, notation)
     room = max(width - (len(before) // 8 + 1) * 8, _MIN_COLUMNS)

@@ -1,4 +1,4 @@
-"""The command that mends a store."""
+"""The command that mends a store: repair."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A row of a dump: what JSON lines, CSV and Parquet files hold of a key, and how it is written.
+"""Rows of a dump: what JSON lines, CSV and Parquet files hold of a key, and how it is written.
 
-JSON and CSV say bytes in the notations of notation.py; Parquet has a type for them. Index
+JSON and CSV write bytes in the notations of notation.py; Parquet has a type for them. Index
 entries are JSON in all three: a list of {"field": ..., "term": ...}, where a number is an int, a
 string a str, and ``term64`` bytes.
 """
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from octavo.files.ledger.index_terms import Term
 
 FIELDS = ("bucket", "key", "value", "metadata", "expires_at", "index", "sqn", "written_at")
-"""What a dump holds, in this order, unless told otherwise; ``load`` needs no more."""
+"""The default columns of a dump, in this order; ``load`` needs no more."""
 ALL_FIELDS = (*FIELDS, "size")
 LONGEST_LINE = 3 << 30
-"""Bytes of a line, or of a row of CSV. One that is longer may have no end, and all of it would be
-in memory; the largest value that a dump holds fits, as base64."""
+"""Bytes that a line, or a row of CSV, may have. A longer one may have no end, and all of it would
+be in memory. The largest value that a dump holds fits, as base64."""
 
 Entries = dict[bytes, "list[Term]"]
 
 
 class Row(NamedTuple):
-    """A live key with all that is known of it."""
+    """A live key with everything known about it."""
 
     bucket: bytes
     key: bytes
@@ -39,7 +39,8 @@ class Row(NamedTuple):
     entries: Entries | None
 
     def fields(self) -> dict[str, Any]:
-        """By the names of ALL_FIELDS; bytes are bytes, moments ms UTC, and None is absent."""
+        """The row's parts by the names of ALL_FIELDS: bytes as they are, moments in ms UTC, None if
+        absent."""
         head = self.head
         return {
             "bucket": self.bucket,
@@ -68,7 +69,7 @@ def to_fields(argument: str | None) -> tuple[str, ...]:
 
 
 def check_columns(names: Sequence[str], *wanted: str | None) -> None:
-    """Raise Misuse where two have one name, or one that is wanted is not among them."""
+    """Raise Misuse if two columns have one name, or a wanted one is missing."""
     if len(set(names)) != len(names):  # of which a row would have one
         raise Misuse(f"two columns have one name: {list(names)!r:.200}")
     for name in wanted:
@@ -93,7 +94,7 @@ def term_to_json(term: Term) -> dict[str, Any]:
 
 
 def entries_of_json(found: object) -> Entries | None:
-    """What ``entries_to_json`` made. Raises Misuse."""
+    """Index entries from a document that ``entries_to_json`` made. Raises Misuse."""
     if found is None:
         return None
     if not isinstance(found, list):
@@ -117,7 +118,7 @@ def entries_of_json(found: object) -> Entries | None:
 
 
 def entries_of_text(text: object) -> Entries | None:
-    """Index entries out of the JSON in a cell. Raises Misuse."""
+    """Index entries from the JSON in a cell. Raises Misuse."""
     if not text:
         return None
     if not isinstance(text, str | bytes):
@@ -131,8 +132,8 @@ def entries_of_text(text: object) -> Entries | None:
 def dumped_cells(
     header: list[str],
 ) -> Callable[[list[str]], tuple[bytes, bytes, bytes, bytes, int | None, Entries | None]]:
-    """What makes (key, value, bucket, metadata, expiry, index entries) of a row of CSV that
-    ``octavo dump`` wrote; its columns are some of ALL_FIELDS. That raises Misuse."""
+    """A function that makes (key, value, bucket, metadata, expiry, index entries) of a row of CSV
+    that ``octavo dump`` wrote, with some of ALL_FIELDS as columns. The function raises Misuse."""
     at = [header.index(name) if name in header else len(header) for name in FIELDS[:6]]
 
     def parts(row: list[str]) -> tuple[bytes, bytes, bytes, bytes, int | None, Entries | None]:

@@ -1,8 +1,8 @@
-"""What ``octavo load`` reads: a directory, CSV, or JSONL, as a stream of entries.
+"""Reads what ``octavo load`` is given, a directory, CSV or JSONL, as a stream of entries.
 
 These are the user's own files, not the store's, so they are read here and not by ``files/door/``.
-Every source gives an Entry for what can be stored and a Rejected, which says where and why, for
-what cannot; it is for the caller to stop or to go on.
+Every source gives an Entry for what can be stored, and for what cannot a Rejected, which says where
+and why; the caller decides whether to stop or to go on.
 """
 
 from __future__ import annotations
@@ -57,18 +57,18 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Something in the source that is no value."""
+    """Something in the source that cannot be stored."""
 
     where: str
     why: str
 
 
 class Source(Protocol):
-    """Iterating reads it once, front to back."""
+    """A source of entries. Iterating reads it once, front to back."""
 
     @property
     def total_bytes(self) -> int | None:
-        """How much there is to read; None: not known, or not yet."""
+        """How much there is to read; None if that is not known, or not yet."""
 
     @property
     def done_bytes(self) -> int:
@@ -76,13 +76,13 @@ class Source(Protocol):
 
     @property
     def skipped(self) -> dict[str, int]:
-        """What was left out on purpose, and how often."""
+        """What was left out on purpose, with how often."""
 
     def __iter__(self) -> Iterator[Entry | Rejected]: ...
 
 
 def format_of(path: str) -> str | None:
-    """One of FORMATS by what ``path`` is or how its name ends; None: cannot be told."""
+    """One of FORMATS, by what ``path`` is or how its name ends; None if that does not tell."""
     if os.path.isdir(path):
         return "directory"
     return _BY_SUFFIX.get(os.path.splitext(unpacked_name(path))[1])
@@ -95,8 +95,8 @@ def unpacked_name(path: str) -> str:
 
 
 def unpacked(path: str, stream: BinaryIO) -> BinaryIO:
-    """What the file holds: decompressed where its name ends in .gz or .zst. Raises Misuse where
-    that needs pyarrow."""
+    """The file's contents, decompressed if its name ends in .gz or .zst. Raises Misuse if that
+    needs pyarrow, which is missing."""
     suffix = os.path.splitext(path)[1].lower()
     if suffix == ".gz":
         return cast(BinaryIO, gzip.GzipFile(fileobj=stream, mode="rb"))
@@ -116,8 +116,8 @@ class Directory:
     """Every regular file below ``path``: its relative path, with ``/``, is the key.
 
     Symbolic links are not followed; they and FIFOs, sockets and devices are counted in
-    ``skipped``. ``exclude``: shell patterns for names, or for whole relative paths where they
-    hold a ``/``. The directory ``store`` is left out too. Memory: the names and sizes of all files.
+    ``skipped``. ``exclude``: shell patterns for names or, if they have a ``/``, for whole relative
+    paths. The directory ``store`` is left out too. Memory: the names and sizes of all files.
     """
 
     path: str
@@ -179,7 +179,7 @@ class Directory:
     def _read(self, key: bytes) -> Entry | Rejected:
         path = os.path.join(os.fsencode(self.path), key)
         try:
-            # What is a file in the listing may be another thing by now: never wait for a FIFO.
+            # A file in the listing may be something else by now: never wait for a FIFO.
             with open(os.open(path, _READ_FLAGS), "rb") as file:
                 status = os.fstat(file.fileno())
                 if not stat.S_ISREG(status.st_mode):
@@ -203,7 +203,7 @@ def _refusal(path: bytes, wrong: OSError) -> Rejected:
 
 @dataclass
 class _Lines(ABC):
-    """A file of lines; what all such sources have in common."""
+    """The base of sources that are files of lines."""
 
     name: str
     stream: BinaryIO
@@ -227,9 +227,9 @@ class _Lines(ABC):
 class Jsonl(_Lines):
     """One JSON object a line.
 
-    Without ``key_field`` the lines are as ``octavo dump`` writes them. With it, that field is
-    the key and the value is the field ``value_field``, or the whole line where there is none.
-    A field that is a string stands for its UTF-8 bytes, any other for its JSON.
+    Without ``key_field`` the lines are as ``octavo dump`` writes them. With it, that field is the
+    key, and the value is the field ``value_field`` or, if that is not given, the whole line. A
+    field that is a string stands for its UTF-8 bytes, any other for its JSON.
     """
 
     key_field: str | None = None
@@ -241,7 +241,7 @@ class Jsonl(_Lines):
         while True:
             try:
                 number, line = next(lines, (number, None))
-            except Misuse as wrong:  # no more can be read
+            except Misuse as wrong:  # nothing more can be read
                 yield Rejected(self._at(number + 1), str(wrong))
                 return
             if line is None:
@@ -291,8 +291,8 @@ class Csv(_Lines):
     """A header row, then a value a row.
 
     The column ``key_field`` (default: the first one) is the key; the value is the column
-    ``value_field``, or the whole row as a JSON object where there is none. Without either, a
-    header as ``octavo dump`` writes it says that the rows are, too.
+    ``value_field`` or, if that is not given, the whole row as a JSON object. Without either, rows
+    are read as a dump's if the header is one that ``octavo dump`` writes.
     """
 
     key_field: str | None = None
@@ -324,7 +324,7 @@ class Csv(_Lines):
             except (Misuse, csv.Error) as wrong:
                 yield Rejected(where, _why(wrong))
                 if make is None:
-                    return  # without a header nothing else can be read
+                    return  # without a header, no row can be read
             except UnicodeDecodeError as wrong:
                 yield Rejected(self._at(rows.line_num + 1), f"is not UTF-8: {wrong.reason}")
                 return
@@ -336,7 +336,7 @@ class Csv(_Lines):
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
 
     def _columns(self, header: list[str]) -> Callable[[str, list[str]], Entry]:
-        """What makes an entry of a row. Raises Misuse for a header that cannot be used."""
+        """A function that makes an entry of a row. Raises Misuse if the header cannot be used."""
         check_columns(header, self.key_field, self.value_field)
         if self.key_field is None and len(header) == 1 and set(header[0]) & set(",;\t|"):
             told = f"the header is one column, {header[0]!r:.80}; name it with --key-field"
@@ -372,11 +372,12 @@ def text_source(
     value_field: str | None,
     delimiter: str | None = None,
 ) -> Source:
-    """A file of CSV or JSONL. Its name says whether it is compressed and, where ``delimiter`` does
-    not, whether tabs divide its columns. Raises Misuse where pyarrow is wanted and missing."""
+    """A file of CSV or JSONL as a source. Its name says whether it is compressed and, without a
+    ``delimiter``, whether tabs divide its columns. Raises Misuse if it needs pyarrow, which is
+    missing."""
     lines = unpacked(name, stream)
     if lines is not stream:
-        total = None  # how much there is in it is not known
+        total = None  # how much it decompresses to is not known
     if kind == "jsonl":
         return Jsonl(name, lines, total, key_field=key_field, value_field=value_field)
     between = delimiter or ("\t" if unpacked_name(name).endswith(".tsv") else ",")
@@ -384,8 +385,8 @@ def text_source(
 
 
 def _lines_of(stream: BinaryIO) -> Iterator[bytes]:
-    """Lines with their ends. Raises Misuse where they cannot be decompressed, and as soon as one is
-    longer than any may be."""
+    """Yield lines with their ends. Raises Misuse if they cannot be decompressed, and as soon as one
+    is too long."""
     try:
         while line := stream.readline(_BLOCK_BYTES):
             yield line if len(line) < _BLOCK_BYTES else _long_line(stream, line)
@@ -396,7 +397,7 @@ def _lines_of(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def _long_line(stream: BinaryIO, piece: bytes) -> bytes:
-    """The line that begins with ``piece``."""
+    """Read the rest of the line that begins with ``piece``, and return all of it."""
     found = io.BytesIO()
     while piece:
         found.write(piece)
@@ -411,7 +412,7 @@ def _refuse_long(length: int) -> None:
 
 
 class _Blocks(io.RawIOBase):
-    """What decompresses, but does not know lines."""
+    """A raw stream over a decompressor, which cannot read lines itself."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self._read = read

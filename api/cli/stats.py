@@ -1,4 +1,4 @@
-"""Commands about the store as a whole: stats, verify."""
+"""The commands that look at the store as a whole: stats, verify."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def stats(path: str, as_json: bool, prometheus: bool, score: bool) -> None:
     """
     if as_json and prometheus:
         raise Misuse("--json and --prometheus: allowed is one of them")
-    opened = open_store if prometheus or score else open_for_reading  # for these take its owner
+    opened = open_store if prometheus or score else open_for_reading  # only an owner has these
     with Output() as out, opened(path) as store:
         figures = store.stats(score=score)
         if prometheus:

@@ -1,4 +1,4 @@
-"""Who tells, for the commands that show what Octavo does, a line a step."""
+"""Tells, a line a step, what happens in the commands that show what Octavo does."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _NAME_COLUMNS = 11
 
 
 def refuse_taken(option: str, path: str | None) -> None:
-    """Raise UsageError where something is in the directory that a command is to make."""
+    """Raise UsageError if there is something in the directory that a command is to make."""
     if path is not None and os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
         raise click.UsageError(f"{option} {path!r} is there already; name a new or an empty one")
 
 
 def for_now(prefix: str) -> tempfile.TemporaryDirectory[str]:
-    """A new directory, which is removed at the end of a ``with`` block, as far as it can be."""
+    """A new directory, removed at the end of a ``with`` block as far as possible."""
     return tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
 
 
@@ -58,7 +58,7 @@ class Teller:
             self.tell("", f"DOES NOT HOLD: {promise}")
 
     def end(self, figures: Mapping[str, object], held: str, look_around: str) -> None:
-        """What came of it; the figures too, where nothing else is told."""
+        """Tell the result; with the figures, if nothing else was told."""
         if self.silent:
             self.out.json({"ok": not self.broken, "broken": self.broken, **figures})
         elif self.broken:

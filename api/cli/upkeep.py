@@ -1,4 +1,4 @@
-"""Commands on a store as a whole: compact, trim, destroy."""
+"""The commands that change a store as a whole: compact, trim, destroy."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def destroy(ctx: click.Context, path: str, yes: bool) -> None:
 
 
 def _agrees(question: str) -> bool:
-    stdin()  # raises OSError where there is none
+    stdin()  # raises OSError if there is none
     try:
         return click.confirm(question, err=True)
-    except UnicodeDecodeError:  # a line that is no text says nothing of the kind
+    except UnicodeDecodeError:  # a line that is no text is no agreement
         return False

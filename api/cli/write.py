@@ -1,4 +1,4 @@
-"""Writing commands: put, del, load."""
+"""The writing commands: put, del, load."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def put(
         raw = read_value(stdin(), hex_value) if value == STDIN else os.fsencode(value or "")
     raw = from_hex("VALUE", raw) if hex_value else raw
     name, entries = to_bytes("--bucket", bucket), to_entries(index)
-    # What the store would refuse, before one is made for it.
+    # Refuse first what the store would refuse, so that none is made in vain.
     to_key(wanted, to_bucket(name))
     to_expiry(ttl, None, 0)
     meta, _ = to_metadata(os.fsencode(metadata)), to_index(entries or {})
@@ -247,7 +247,7 @@ def _file(
     value_field: str | None,
     delimiter: str | None,
 ) -> Source:
-    """A file, opened, or standard input, as a source."""
+    """Open a file, or standard input, as a source."""
     name = "standard input" if source == STDIN else source
     if value_field is not None and key_field is None and kind != "csv":
         raise click.UsageError("--value-field needs --key-field")

@@ -1,4 +1,4 @@
-"""A look at an open store: its figures, its ledger's files, its histograms, at one moment."""
+"""Inspects an open store: its figures, its ledger's files and its histograms at one moment."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Block(NamedTuple):
 
 
 class Inspection(NamedTuple):
-    """What the page and the terminal show."""
+    """What the page, or the terminal, shows."""
 
     stats: Stats
     levels: list[list[Block]]
@@ -40,7 +40,7 @@ class Inspection(NamedTuple):
 
 
 def inspect(running: Running, *, score: bool) -> Inspection:
-    """Look at everything; with ``score`` the journal's garbage is sampled first. O(files)."""
+    """Inspect a store; with ``score``, the journal is first sampled for garbage. O(files)."""
     if score:
         stats.score(running)
     measures = running.inker.actor.measures
@@ -56,8 +56,8 @@ def inspect(running: Running, *, score: bool) -> Inspection:
 
 
 def shown(key: bytes) -> str:
-    """A ledger key for a person: bucket, key, and what it is if it is no standard object; cut
-    where it is long."""
+    """A ledger key for a person: bucket, key, and what it is if it is no standard object; cut if it
+    is long."""
     try:
         tag, bucket, rest = ledger_key.split(key)
     except ValueError:

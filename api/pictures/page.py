@@ -1,4 +1,4 @@
-"""The page of an inspection: one HTML file that needs nothing else."""
+"""Makes the page of an inspection: one HTML file that needs nothing else."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from octavo.stats_types import ConsumerStats
 
 
 def page(found: Inspection) -> str:
-    """Pictures with their tables beneath. No script, and nothing is fetched. Under 2 MB for
-    10,000 files, of which neighbours are then drawn together."""
+    """Make the page: pictures with their tables beneath. It has no script and fetches nothing.
+    Under 2 MB for 10,000 files, neighbours of which are then drawn together."""
     stats = found.stats
     title = f"Octavo: {stats['path']}"
     head = (

@@ -1,7 +1,7 @@
-"""The parts that a page is made of: pictures that stretch, tables, sections. All text is escaped.
+"""Makes the parts of a page: pictures that stretch, tables, sections. All text is escaped.
 
-A picture is an SVG of 1000 by 100 units that is stretched to the width there is, so it holds no
-text; what is to be read stands beside it as HTML and stays readable on a phone.
+A picture is an SVG of 1000 by 100 units, stretched to the width there is. So it holds no text:
+labels stand beside it as HTML, and stay readable on a phone.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from itertools import count
 
 WIDTH = 1000.0
 MOST_ROWS = 250
-"""Rows of a table; the rest is counted."""
+"""Rows that a table shows; the others are only counted."""
 
 _numbers = count(1)
 
 
 def text(value: object) -> str:
-    """Text that may stand anywhere in HTML, in an attribute too. What is no text is replaced."""
+    """Escape text for anywhere in HTML, attributes included. Invalid characters are replaced."""
     return escape("".join(c if c.isprintable() else "\ufffd" for c in str(value)), quote=True)
 
 
@@ -40,7 +40,7 @@ def upright(x: float, kind: str, title: str | None = None) -> str:
 
 
 def picture(shapes: Iterable[str], title: str, told: str, *, pixels: int) -> str:
-    """An SVG that fills the width; ``told`` says in words what is to be seen."""
+    """An SVG that fills the width; ``told`` says in words what it shows."""
     number = next(_numbers)
     return (
         f'<svg height="{pixels}" viewBox="0 0 1000 100" '
@@ -52,7 +52,7 @@ def picture(shapes: Iterable[str], title: str, told: str, *, pixels: int) -> str
 
 
 def row(what: str, drawn: str, amount: str) -> str:
-    """A picture between its name and its figures."""
+    """A row of the page: a picture between its name and its figures."""
     return (
         f'<div class="row"><div class="what">{text(what)}</div><div class="pic">{drawn}</div>'
         f'<div class="amount">{text(amount)}</div></div>'
@@ -60,7 +60,7 @@ def row(what: str, drawn: str, amount: str) -> str:
 
 
 def axis(marks: Sequence[tuple[float, str]]) -> str:
-    """Marks at places 0 .. 1000 beneath a row's picture; every other one goes on a phone."""
+    """Marks at places 0 .. 1000 beneath a row's picture; a phone shows every other one."""
     spans = []
     for number, (x, label) in enumerate(marks):
         if x <= 0:
@@ -74,7 +74,7 @@ def axis(marks: Sequence[tuple[float, str]]) -> str:
 
 
 def ends(low: str, high: str) -> str:
-    """What the two ends of the pictures above are."""
+    """Labels of the two ends of the pictures above."""
     return under(f'<div class="axis keys"><span>{text(low)}</span><span>{text(high)}</span></div>')
 
 
@@ -87,7 +87,7 @@ def under(drawn: str) -> str:
 
 
 def legend(entries: Iterable[tuple[str, str]]) -> str:
-    """What the colours stand for: (class, meaning)."""
+    """A legend of the colours: (class, meaning) each."""
     items = "".join(
         f'<li><i style="background:var(--{kind})"></i>{text(meaning)}</li>'
         for kind, meaning in entries
@@ -98,7 +98,7 @@ def legend(entries: Iterable[tuple[str, str]]) -> str:
 def table(
     caption: str, names: Sequence[str], rows: Sequence[Sequence[str]], *, of_text: int = 1
 ) -> str:
-    """A table that is folded away; its first ``of_text`` columns are text. O(MOST_ROWS)."""
+    """A table, folded away at first; its first ``of_text`` columns are text. O(MOST_ROWS)."""
 
     def cells(kind: str, row: Sequence[str], more: str = "") -> str:
         return "".join(
@@ -124,12 +124,12 @@ def section(heading: str, told: str, *parts: str) -> str:
 
 
 def nothing(told: str) -> str:
-    """What stands where there is nothing to draw."""
+    """A remark in place of a picture, if there is nothing to draw."""
     return f'<div class="none">{text(told)}</div>'
 
 
 def tiles(entries: Iterable[tuple[str, str, str]]) -> str:
-    """Figures in large: (name, figure, remark)."""
+    """Figures in large type: (name, figure, remark) each."""
     items = "".join(
         f'<div class="tile"><dt>{text(name)}</dt><dd>{text(figure)}<small>{text(remark)}</small>'
         "</dd></div>"

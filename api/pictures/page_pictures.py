@@ -1,4 +1,4 @@
-"""The pictures of an inspection, each a section of the page."""
+"""Draws the pictures of an inspection, each a section of the page."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from octavo.pictures.page_parts import (
 from octavo.stats_types import JobStats, JournalFileStats, LatencyStats
 
 MOST_BLOCKS = 400
-"""Files that are drawn one by one in a level, or in the journal; more are drawn in groups."""
+"""Up to so many files of a level, or of the journal, are drawn one by one; more in groups."""
 MOST_LANES = 24
 MOST_SNAPSHOTS = 60
 
@@ -49,7 +49,7 @@ def share(part: float, whole: float) -> str:
 
 
 def levels(found: Inspection) -> str:
-    """Files of the ledger as blocks: where in the key range, and how large."""
+    """Files of the ledger as blocks: where they are in the key range, and how large."""
     blocks = [block for level in found.levels for block in level]
     told = (
         "Each block is a file: as wide as the keys it spans, as high as it is large. The orange "
@@ -93,7 +93,7 @@ def levels(found: Inspection) -> str:
 
 
 def _grouped(level: Sequence[Block], most: int) -> list[list[Block]]:
-    """Neighbours together, so that there are at most ``most`` groups."""
+    """Group neighbouring files into at most ``most`` groups."""
     each = max(-(-len(level) // most), 1)
     return [list(level[at : at + each]) for at in range(0, len(level), each)]
 
@@ -126,7 +126,7 @@ def _blocks(
 
 
 def journal(found: Inspection) -> str:
-    """Journal files from old to new: what is needed of them, and what is garbage."""
+    """Journal files from old to new: how much of each is needed, and how much is garbage."""
     files = found.stats["journal"]["file_list"]
     told = (
         "Each column is a file, oldest at the left, as high as it is large. The orange part is "
@@ -185,7 +185,7 @@ def _column(
     what = group[0]["name"] if len(group) == 1 else f"{len(group)} files"
     title = f"{what}: {size(whole)}, {f'{size(garbage)} garbage' if known else 'not looked at'}"
     floor = 100.0
-    # The frame carries the title, so that it is found over the whole column.
+    # The frame has the title, so that it is shown for the whole column.
     for kind, part in (("green", needed), ("orange", garbage), ("grey", whole - garbage - needed)):
         if part > 0:
             high = 96 * part / tallest
@@ -254,7 +254,7 @@ def _stroke(job: JobStats, began: int, span: int) -> Iterator[str]:
         f"{plural(job['outputs'], 'file')}, {size(job['bytes_written'])}, "
         f"{moment(job['began_ms'])}{'' if job['ok'] else ', failed: ' + job['why']}"
     )
-    # A line is seen however short the job was.
+    # A line, which can be seen however short the job was.
     yield upright(x, f"job {colour}", title)
     yield rect(x, 0, width, 100, colour if job["ok"] else "failed", title)
 
@@ -278,7 +278,7 @@ def snapshots(found: Inspection) -> str:
         return section("Snapshots", told, nothing(f"There is none.{also}"))
     oldest = max(snapshot["age_seconds"] for snapshot in live)
     longest = max(snapshot["lease_left_seconds"] for snapshot in live)
-    # Past and future have half of the width each, or a short past would not be seen.
+    # Past and future get half of the width each, or a short past could not be seen.
     rows = []
     for snapshot in live[:MOST_SNAPSHOTS]:
         age = 500 * snapshot["age_seconds"] / (oldest or 1)
@@ -369,7 +369,7 @@ def _seconds(seconds: float | None) -> str:
 
 
 def _histogram(buckets: Sequence[tuple[int, int, int]], low: int, high: int) -> Iterator[str]:
-    """Columns of a tenth of a decade each."""
+    """Columns of a histogram, each a tenth of a decade wide."""
     bins: dict[int, int] = {}
     for first, last, calls in buckets:
         at = math.floor(10 * (math.log10(max((first + last) / 2, 1)) - low))

@@ -1,4 +1,4 @@
-"""How the page of an inspection looks: light and dark, from a phone's width up."""
+"""The style sheet of an inspection's page: light and dark, from a phone's width up."""
 
 CSS = """
 :root { color-scheme: light dark;
