@@ -3,8 +3,8 @@
     u32 x n        relative numbers of the records, ascending
     u32 x (n + 1)  where each begins; the last one ends where the records end
 
-A plain table has an entry for each number, there or not; this one answers the same to the same
-index, by a binary search.
+A plain table has an entry for each number, with a record or without; this one gives the same answer
+for the same index, by a binary search.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ class Cut(NamedTuple):
     sparse: bool
 
     def part(self, name: str, seed: int, base_sqn: int, first: int) -> dict[str, Any]:
-        """What ledger_files.level_zero takes of the journal file, ``first`` being the number with
-        which this begins."""
+        """This stretch of a journal file as ledger_files.level_zero wants it described; ``first``
+        is the number with which it begins."""
         return {
             "name": name, "seed": seed, "base_sqn": base_sqn,
             "first": first, "count": self.records, "sparse": self.sparse,
