@@ -1,4 +1,4 @@
-"""Reads the records of a sealed journal file as columns, with a plain or a sparse table of offsets."""
+"""Reads the records of a sealed journal file as columns; its offsets may be plain or sparse."""
 
 from __future__ import annotations
 

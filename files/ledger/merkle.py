@@ -76,7 +76,7 @@ def mixed(words: U64) -> U64:
 
 
 def row_words(hashes: U32, parts: list[U64]) -> U64:
-    """64 bits for each row, of its key's hash and of the parts of its version, in their order."""
+    """64 bits for each row, made of its key's hash and of the parts of its version, in order."""
     found = mixed(hashes.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15))
     for part in parts:
         found += part
@@ -99,7 +99,7 @@ class MerkleTree:
     by: By
     """What versions are told apart by: see ``Snapshot.merkle``."""
     keys: int
-    """Live keys that it was made of."""
+    """How many live keys it was made of."""
 
     def __init__(self, by: By, cells: U64, keys: int) -> None:
         self.by = by
