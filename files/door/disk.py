@@ -85,7 +85,7 @@ class Disk(ABC):
         Only a hint, for what is appended to while another thread syncs it: a file system that
         finds room as it syncs lets the appends wait for that, for 50 ms now and then. Never raises.
         """
-        return  # not abstract: most disks like nothing of the kind
+        return  # not abstract: most disks have nothing of the kind
 
     def create_zeros(self, path: str, length: int) -> None:
         """A new file of so many zeros, which takes that room, written or not. Raises OSError."""
@@ -106,16 +106,16 @@ class Disk(ABC):
 
     @abstractmethod
     def opened_to_read(self, path: str) -> Callable[[int, int], bytes]:
-        """``pread(length, offset)`` of a file, which is open as long as that is referred to."""
+        """``pread(length, offset)`` of a file that stays open as long as this is referred to."""
 
     def map_growing(self, path: str, start: int = 0) -> mmap.mmap | bytes:
-        """As ``map``, of a file that its owner may cut: zeros, and from ``start`` on a copy, where
-        it was cut meanwhile zeros, too. Takes that memory."""
-        return self.map(path)  # where no process dies of that
+        """As ``map``, for a file that its owner may cut: a copy of it from ``start`` on, with zeros
+        before that, and where it was cut meanwhile. Takes that memory."""
+        return self.map(path)  # for disks on which no process dies of a map of a file that was cut
 
     def reason(self, error: OSError) -> OSError:
-        """What to tell of a call that failed, here or in a worker: the error, or why there was
-        nothing by that name."""
+        """The error to report for a call that failed, here or in a worker: ``error``, or one that
+        says why there is nothing by that name."""
         return error
 
     @abstractmethod
@@ -175,12 +175,12 @@ class Disk(ABC):
         """Make every change of names in this directory durable. Never retry one that raised."""
 
     def hold(self, path: str) -> None:
-        """Keep a directory open until ``let_go``: what has to sync it needs no descriptor then, for
-        a process may have none left at a moment at which a sync must not fail. Idempotent."""
+        """Keep a directory open until ``let_go``, so that syncing it needs no new descriptor: a
+        process may have none left when a sync must not fail. Idempotent."""
         return  # not abstract: a disk may do without descriptors
 
     def let_go(self, path: str) -> None:
-        """No longer as ``hold``. Idempotent, never raises."""
+        """Undo ``hold``. Idempotent, never raises."""
         return
 
     @abstractmethod
@@ -196,9 +196,9 @@ class Disk(ABC):
         """
 
     def lock_to_read(self, path: str) -> FileLock:
-        """As ``lock``, for who changes nothing around the file: it need not be written to, nor be
-        there, where none can be made."""
-        return self.lock(path)  # not abstract: one that may be read may be written, too
+        """As ``lock``, for a process that changes nothing around the file: that need not be
+        writable, nor be there if it cannot be made."""
+        return self.lock(path)  # not abstract: a disk may have no file that cannot be written
 
     def hold_file(self, path: str) -> FileLock:
         """Lock a file that is there, so that ``is_held`` tells others that its holder lives: until
@@ -249,7 +249,7 @@ class Disk(ABC):
                 raise
 
     def mkdir_within(self, store: str, inner: str) -> None:
-        """As ``mkdir`` of ``inner`` in a store that is there, perhaps another user's: belonging."""
+        """``mkdir`` of ``inner`` in a store, which is there; perhaps another user's: belonging."""
         self.mkdir(f"{store}/{inner}", store)
         for part in accumulate(inner.split("/"), "{}/{}".format):
             self._hand_over(f"{store}/{part}")
