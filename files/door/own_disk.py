@@ -52,8 +52,8 @@ class OwnDisk(RealDisk):
     _make_directory = _if_it_stands(RealDisk._make_directory)
 
     def map(self, path: str) -> mmap.mmap | bytes:
-        """As any disk's; but a file that is missing because the whole store is gone is not called
-        damage: raises StorageFailed or the like."""
+        """As any disk's; but a file that is missing because the whole store is gone is no damage:
+        that raises a storage error."""
         try:
             return super().map(path)
         except FileNotFoundError:

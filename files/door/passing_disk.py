@@ -35,7 +35,7 @@ class PassingDisk(RealDisk):
         return _Passing(path, file.fd) if directory_of(path) in self._made else file
 
     def mkdir(self, path: str, within: str = "") -> None:
-        """Make a new directory; the one above it, if it is missing, is made durably."""
+        """Make a new directory; those above it, if they are missing, are made durably."""
         above = directory_of(path)
         if not self.exists(above):
             super().mkdir(above, within)

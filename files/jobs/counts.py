@@ -1,4 +1,4 @@
-"""How much a published snapshot has, as a job."""
+"""The job that counts what a published snapshot has."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def count(
     now_ms: int,
     head_only: bool,
 ) -> dict[str, Any]:
-    """The result's ``counts``: live keys and the bytes of their values by type of objects,
-    {number as text: [keys, bytes]}. 0.15 us a key. Which numbers are live is written to a file
+    """Count live keys, and the bytes of their values, by type of objects: the result's ``counts``
+    is {number as text: [keys, bytes]}. 0.15 us a key. Which sqns are live is written to a file
     beside the ledger's (live_bits.py). Raises Corruption."""
     bound = HEAD_ROWS if head_only else OBJECTS
     sources = sources_of(few_maps.opened(disk, ledger, levels), bound)
