@@ -39,10 +39,10 @@ class Unbroken(ContextDecorator):
     def __init__(self) -> None:
         self._depth = 0
         self._handlers: dict[int, Any] = {}
-        """Those that were put off last: they stand again, unless that was broken off."""
+        """The handlers that were put off last: they are set again, unless that was broken off."""
         self._came: dict[int, FrameType | None] = {}
         self._deaf = 0
-        """Ident of a main thread by ``threading`` alone, in which no handler ever runs."""
+        """Ident of a thread that only ``threading`` takes for the main one: it runs no handlers."""
 
     def __enter__(self) -> None:
         if not self._hears():
@@ -75,8 +75,8 @@ class Unbroken(ContextDecorator):
         return me == threading.main_thread().ident and me != self._deaf
 
     def _none_may_be_set(self) -> bool:
-        """Whether this thread is refused what sets a handler: in an interpreter beside the first
-        one, or where a program that embeds Python had another thread import ``threading`` first."""
+        """Whether this thread may not set a handler at all: in an interpreter beside the first one,
+        or where a program that embeds Python had another thread import ``threading`` first."""
         for number, handler in self._handlers.items():
             try:
                 signal.signal(number, handler)
@@ -107,9 +107,9 @@ class Unbroken(ContextDecorator):
             handler(number, frame)
 
     def _restore(self) -> None:
-        """Have every handler back. One that stands again already may run and raise in the midst of
-        this: the others are put back nevertheless, and where that is broken off as well, a signal
-        still finds its handler by ``_later``."""
+        """Set every handler again. One that is set already may run and raise in the midst of this:
+        the others are set nevertheless; and if that is broken off as well, a signal still finds its
+        handler by ``_later``."""
         left = list(self._handlers.items())
         try:
             for number, handler in reversed(left.copy()):
@@ -122,7 +122,7 @@ class Unbroken(ContextDecorator):
 
 
 def _run(handlers: dict[int, Any], came: dict[int, FrameType | None]) -> None:
-    """The handlers of all that came, first come first; those behind one that raises, too."""
+    """Run the handlers of all signals that came, first come first; even if one raises, the rest."""
     for number in list(came):
         frame = came.pop(number)
         try:

@@ -1,4 +1,4 @@
-"""Makes the hash tables and the trailer that turn a full journal file into stock CDB."""
+"""Makes what turns a full journal file into stock CDB, its hash tables, and what we have behind."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ need only be put behind one another, and values that are stored uncompressed can
 one call lets go of the interpreter lock, and no value becomes a Python object.
 
     header      magic u32, flags, size of the largest block, bytes of all u64,
-                a byte of the XXH32 of these three
+                a byte of the XXH32 of the last three
     block       bytes u32 (topmost bit: not compressed), then the bytes
     end mark    0 u32
 

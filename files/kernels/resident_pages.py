@@ -1,4 +1,4 @@
-"""Which pages of a map are in memory, as the system tells it (``mincore``)."""
+"""Tells which pages of a map are in memory, by asking the system (``mincore``)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def absent(mapped: mmap.mmap, starts: Ints, ends: Ints) -> Mask | None:
 
 
 def _look(at: int, length: int, target: int) -> int:
-    """0: each byte at ``target`` tells of a page, by its lowest bit. On some systems -1."""
+    """Ask the system. 0: the lowest bit of each byte at ``target`` tells of a page. Else, and on
+    systems that cannot tell, another number."""
     ctypes = _ctypes
     try:
         look = ctypes.CDLL(None).mincore
