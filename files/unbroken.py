@@ -29,7 +29,7 @@ _SIGNALS = (
     signal.SIGVTALRM,
     signal.SIGPROF,
 )
-"""Those that programs have handlers for."""
+"""The signals that programs have handlers for."""
 
 
 class Unbroken(ContextDecorator):
@@ -91,7 +91,7 @@ class Unbroken(ContextDecorator):
         for number in _SIGNALS:
             handler = signal.getsignal(number)
             if handler == self._later:
-                continue  # its own was not put back the last time, and is known still
+                continue  # its handler was not set again the last time, and is still known
             if callable(handler):  # not the system's own: those run no Python
                 self._handlers[number] = handler
                 signal.signal(number, self._later)
@@ -101,7 +101,7 @@ class Unbroken(ContextDecorator):
     def _later(self, number: int, frame: FrameType | None) -> None:
         if self._depth:
             self._came[number] = frame
-        else:  # it stands though no step is under way: see _restore
+        else:  # this is still set though no step is under way: see _restore
             handler = self._handlers[number]
             signal.signal(number, handler)
             handler(number, frame)

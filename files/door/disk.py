@@ -203,7 +203,7 @@ class Disk(ABC):
     def hold_file(self, path: str) -> FileLock:
         """Lock a file that is there, so that ``is_held`` tells others that its holder lives: until
         it is released, or the process ends, however it does. A forked child does not hold it."""
-        raise NotImplementedError  # not abstract: for what processes tell each other
+        raise NotImplementedError  # not abstract: a disk may serve one process alone
 
     def is_held(self, path: str) -> bool:
         """Whether the file is there, and held by ``hold_file``. Opens and closes."""
@@ -249,7 +249,7 @@ class Disk(ABC):
                 raise
 
     def mkdir_within(self, store: str, inner: str) -> None:
-        """``mkdir`` of ``inner`` in a store, which is there; perhaps another user's: belonging."""
+        """``mkdir`` of ``inner`` in a store that is there, maybe another user's (belonging.py)."""
         self.mkdir(f"{store}/{inner}", store)
         for part in accumulate(inner.split("/"), "{}/{}".format):
             self._hand_over(f"{store}/{part}")

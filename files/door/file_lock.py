@@ -34,7 +34,7 @@ LOCK = "LOCK"
 """The file of a store that its one opener has locked."""
 
 READING = "octavo.open(path, read_only=True)"
-"""What messages say of how to only read."""
+"""How to only read, as messages tell it."""
 
 _ATTEMPTS = 16
 _LONGEST_PID = 20
@@ -300,8 +300,8 @@ def _names(path: str, fd: int) -> bool:
 
 
 def _left_to_others(path: str, fd: int, flags: int) -> bool:
-    """Take the name ``path`` from the file, which is locked, if it has other names, too: those of a
-    copy of the store that was made of links, one of which would lock the other. Whether it did."""
+    """Take the name ``path`` from the file, which is locked, if it has other names, too, as in a
+    copy of the store made of links: or one of the two would lock the other. Whether it did."""
     if os.fstat(fd).st_nlink == 1 or not flags & os.O_CREAT:
         return False
     with contextlib.suppress(OSError):

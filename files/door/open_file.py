@@ -296,7 +296,7 @@ def read_whole(pread: Callable[[int, int], bytes], length: int, offset: int) -> 
 def lead_nowhere(fd: int) -> None:
     """Have a descriptor lead to /dev/null: what it led to is given up, its number stays taken."""
     nowhere = open_apart(os.devnull, os.O_RDWR)
-    if nowhere != fd:  # it is, where the number was given back and is the next to be given
+    if nowhere != fd:  # they are equal if the number was free, and so was given out for this
         os.dup2(nowhere, fd, inheritable=False)
         os.close(nowhere)
 

@@ -1,5 +1,5 @@
-"""The disk of a store's owner: it changes no names once the store's directory does not stand any
-more where it was opened.
+"""The disk of a store's owner: it changes no names once the store's directory no longer stands
+where it was opened.
 
 Somebody may move an open store, or put a backup or a new store in its place. Then the names there
 are not the old owner's: what it made would be taken in by another store, and what it removed would

@@ -40,7 +40,7 @@ LEDGER_ROWS = 1 << 18
 LEDGER_BYTES = 64 << 20
 MAX_VALUE_BYTES = 1 << 30
 _MOST_TRIES = 8
-"""Tries to make something in a folder that others may remove while it is empty."""
+"""How often it tries to make something in a folder that others may remove while it is empty."""
 _SHOWN_BYTES = 40
 """Bytes of a key that a message shows."""
 _FLUSH_BYTES = 1 << 20

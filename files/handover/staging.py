@@ -32,7 +32,7 @@ ATTEMPT_SUFFIX = ".json"
 _FORMAT = 1
 _MAX_ATTEMPT_BYTES = 64 << 20
 _OTHERS_BYTES = 1 << 20
-"""Of these: more than everything takes that an attempt says beside its journal files."""
+"""A part of these: more than all takes that an attempt says besides its journal files."""
 KEPT_MS = 86_400_000
 """How long the files of a job that was not committed are kept, from its newest one on."""
 _AGE = re.compile(r"-([0-9a-f]{12})-[0-9a-f]{16}")

@@ -145,7 +145,7 @@ def _allow_many_files() -> None:
 def _leave_with(requests: int) -> None:
     """End this process when the other side of its input is gone."""
     waiting = select.poll()
-    waiting.register(requests, 0)  # hang-ups are always told, input is not
+    waiting.register(requests, 0)  # hang-ups are always reported, input is not
     waiting.poll()
     os._exit(0)
 
@@ -176,7 +176,7 @@ class _Answers:
                 with self._one_message:
                     if self._working.is_set():
                         send(self._stream, {ALIVE: True})
-        except OSError:  # the other side is gone, of which macOS's poll does not tell
+        except OSError:  # the other side is gone, which macOS's poll does not report
             os._exit(0)
 
 

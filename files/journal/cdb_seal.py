@@ -1,4 +1,4 @@
-"""Makes what turns a full journal file into stock CDB, its hash tables, and what we have behind."""
+"""Builds the hash tables that turn a full journal file into stock CDB, and the trailer behind."""
 
 from __future__ import annotations
 

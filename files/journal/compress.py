@@ -1,4 +1,4 @@
-"""LZ4 where it pays: values are tried as they come, and less often while they do not shrink."""
+"""Compresses values by LZ4 where that pays: each is tried, or fewer of them while none shrinks."""
 
 from __future__ import annotations
 

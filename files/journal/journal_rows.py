@@ -127,9 +127,9 @@ class Headers:
         return len(self.relative)
 
     def few(self, most_bytes: int, *, entries: bool) -> Iterator[tuple[slice, Headers]]:
-        """Cut these into (which they are, their headers) of neighbouring records whose rows take
-        at most ``most_bytes``, or of one record; one part at the least. ``entries``: the rows of
-        index entries count, too; each repeats its object's key."""
+        """The records in parts, as (which they are, their headers): neighbours whose rows take at
+        most ``most_bytes``, or one record; one part at the least. ``entries``: the rows of index
+        entries count, too; each repeats its object's key."""
         sizes = ROW_BYTES + self.bucket_bytes + self.key_bytes
         if entries and self.index_bytes.any():
             sizes = sizes * (1 + self.index_bytes // LEAST_BYTES)

@@ -240,7 +240,7 @@ def _more(raw: Bytes, at: Ints, flags: npt.NDArray[np.uint8], good: Mask, raw_by
 
 
 def _of_these_keys(raw: Bytes, frames: Frames, bucket: bytes | Strings, keys: Strings) -> Mask:
-    """Which records are of the bucket (or each of its own), and each of its key in ``keys``."""
+    """Which records are of this bucket (or these, one each) and of these keys, one each."""
     starts, keys_at = frames.starts, frames.keys_at
     long = len(bucket) if isinstance(bucket, bytes) else bucket.lengths
     same: Mask = (frames.key_bytes == keys.lengths) & (frames.bucket_bytes == long)
@@ -333,7 +333,7 @@ class Places(NamedTuple):
     """Bytes of the value before compression; -1 where it is stored as it is."""
 
     def some(self, rows: Ints) -> Places:
-        """Those of some of the puts."""
+        """The places of some of the puts."""
         return Places(self.good[rows], self.at[rows], self.lengths[rows], self.raw_bytes[rows])
 
 

@@ -46,7 +46,7 @@ class RecordColumns:
     value_bytes: Ints
     """As stored."""
     raw_bytes: Ints
-    """Of the value before compression; -1 where it is stored as it is."""
+    """Bytes of the value before compression; -1 where it is stored as it is."""
     times: U64
     expiries: U64
     apart: int = 0
@@ -120,7 +120,7 @@ def _alike(
     raw: Bytes, starts: Ints, limits: Ints, relative: Ints, tag: int
 ) -> RecordColumns | None:
     """The columns of plain puts of this tag that stand one after the other and differ only in
-    numbers, times, keys and values; None if these do not. 30 ns a record."""
+    number, time, and the bytes of bucket, key and value; None if these do not. 30 ns a record."""
     count = len(starts)
     if not count:
         return None

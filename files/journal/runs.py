@@ -252,7 +252,7 @@ def _one_by_one(
             if (
                 head_bytes > record.MAX_HEADER_BYTES
                 or at + head_bytes + 8 > stop
-                or (expires and not told[0])  # a forger's
+                or (expires and not told[0])  # no writer of ours does that
             ):
                 break
         head_end = at + head_bytes

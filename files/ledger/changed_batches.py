@@ -23,9 +23,10 @@ class Changed(NamedTuple):
     deletes: Batch
     """Live rows of the earlier state whose keys are not live in the later one."""
     sqns: Ints
-    """Of each delete its sqn; 0 where it is not known: it expired, or merging dropped it."""
+    """The sqn of each delete; 0 where it is not known: the key expired, or a merge dropped its
+    tombstone."""
     times: Ints
-    """Of each delete its moment, ms UTC; 0 where it is not known."""
+    """The moment of each delete, ms UTC; 0 where it is not known."""
 
 
 def changed_batches(

@@ -36,11 +36,11 @@ class Segments(NamedTuple):
     chosen: Mask
 
     def rows(self, columns: Columns) -> Mask:
-        """As of Chosen."""
+        """See Chosen."""
         return self.of(columns.hashes)
 
     def keys(self, ledger_keys: list[bytes], hashes: npt.NDArray[np.uint32]) -> Mask:
-        """As of Chosen."""
+        """See Chosen."""
         return self.of(hashes)
 
     def of(self, hashes: npt.NDArray[np.uint32]) -> Mask:
@@ -55,7 +55,7 @@ class Prefixes(NamedTuple):
     chosen: Collection[bytes]
 
     def rows(self, columns: Columns) -> Mask:
-        """As of Chosen."""
+        """See Chosen."""
         mask = self._of(columns.prefixes)
         if columns.groups is None:
             return np.repeat(mask, len(columns))
@@ -63,7 +63,7 @@ class Prefixes(NamedTuple):
         return found
 
     def keys(self, ledger_keys: list[bytes], hashes: npt.NDArray[np.uint32]) -> Mask:
-        """As of Chosen."""
+        """See Chosen."""
         return self._of([key[: end_of_prefix(key)] for key in ledger_keys])
 
     def _of(self, prefixes: list[bytes]) -> Mask:
@@ -95,11 +95,11 @@ class OfSpans(NamedTuple):
     spans: Sequence[Span]
 
     def rows(self, columns: Columns) -> Mask:
-        """As of Chosen."""
+        """See Chosen."""
         return self._of(columns.keys)
 
     def keys(self, ledger_keys: list[bytes], hashes: npt.NDArray[np.uint32]) -> Mask:
-        """As of Chosen."""
+        """See Chosen."""
         return self._of(column_of([key[end_of_prefix(key) :] for key in ledger_keys]).strings())
 
     def _of(self, keys: Strings) -> Mask:

@@ -28,7 +28,7 @@ Term = int | bytes | str
 MAX_FIELD_BYTES = 255
 MAX_TERM_BYTES = 1024
 MAX_ENTRIES = 4096
-"""Of one object, in all its fields."""
+"""The most entries of one object, in all its fields."""
 
 _INT, _BYTES, _STR = b"\x10", b"\x20", b"\x30"
 _END = b"\x00\x00"

@@ -14,7 +14,7 @@ from octavo.files.ledger.sst_layout import Section
 
 _RANGE_BYTES = PART_BYTES
 _STEP_BYTES, _MOST_EDGES = 4 << 20, 1 << 10
-"""A part may begin at one key in each _STEP_BYTES of a file, or in more, so that there are at most
+"""A part may begin at one key in _STEP_BYTES of a file, or in more bytes, so that there are at most
 about _MOST_EDGES such keys in all."""
 
 

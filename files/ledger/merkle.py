@@ -5,11 +5,11 @@ hash that ledger files keep of its ledger key (tag, bucket and key), so it is th
 store, and a tree of fewer segments is made of one with more by joining neighbours. A cell is the
 sum, modulo 2**64, of 64 bits for each live key of its segment: a mix of that hash and of what
 stands for the key's version. So trees of parts that have no key in common join by adding, too.
-(Not by exclusive or: two keys of one store whose hashes and versions agree, as of one value a pair
-in 100,000 keys does, would cancel out.)
+(Not by exclusive or: two keys of one store whose hashes and versions agree would cancel out, and
+among 100,000 keys of the same value there is about one such pair.)
 
-Two cells that differ prove a difference. Two that agree over different rows happen once in 2**64
-cells, or, where the keys themselves differ but their hashes and versions agree, in 2**32.
+Two cells that differ prove a difference. Two agree over different rows once in 2**64 cells; or once
+in 2**32, where different keys have the same version: then their 32-bit hashes alone differ.
 
 As bytes, little-endian:
 
