@@ -136,7 +136,7 @@ unbroken = Unbroken()
 
 
 def need_room(calls: int) -> None:
-    """Raise RecursionError where the stack has no room for so many more calls within each other:
-    before a step that it must not cut in two either."""
+    """Raise RecursionError where the stack has no room for so many more calls within each other. It
+    is called before a step that this error must not cut in two either."""
     if calls:
         need_room(calls - 1)

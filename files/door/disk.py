@@ -67,28 +67,28 @@ class Disk(ABC):
 
     @abstractmethod
     def create(self, path: str) -> AppendFile:
-        """A new, empty file. Raises FileExistsError. The name is durable after ``sync_dir``."""
+        """Make a new, empty file. Raises FileExistsError. ``sync_dir`` makes its name durable."""
 
     @abstractmethod
     def reopen(self, path: str, length: int) -> AppendFile:
-        """An existing file, to go on writing at ``length``; anything behind is cut off.
+        """Open an existing file, to go on writing at ``length``; anything behind is cut off.
 
         The cut is durable after ``sync``, and seen through every hard link of the file. Raises
         Corruption where the file is shorter than ``length``.
         """
 
     def set_aside(self, path: str, length: int) -> None:
-        """Have the file system set room aside for ``length`` bytes of a file in all, if it likes;
-        the file stays as long as it is, and gives back what it did not use when it is cut or
-        reopened. 0.3 ms.
+        """Have the file system set room aside for ``length`` bytes of a file in all, if it can; the
+        file stays as long as it is, and gives back what it did not use when it is cut or reopened.
+        0.3 ms.
 
-        Only a hint, for what is appended to while another thread syncs it: a file system that
-        finds room as it syncs lets the appends wait for that, for 50 ms now and then. Never raises.
+        Only a hint, for a file that is appended to while another thread syncs it: where a file
+        system finds room as it syncs, appends wait for that, 50 ms now and then. Never raises.
         """
         return  # not abstract: most disks have nothing of the kind
 
     def create_zeros(self, path: str, length: int) -> None:
-        """A new file of so many zeros, which takes that room, written or not. Raises OSError."""
+        """Make a file of so many zeros, which takes that room, written or not. Raises OSError."""
         file = self.create(path)
         try:
             file.write_all(bytes(length))
@@ -97,7 +97,7 @@ class Disk(ABC):
 
     @abstractmethod
     def map(self, path: str) -> mmap.mmap | bytes:
-        """The whole file, read-only, as long as it is now; ``b""`` where it is empty.
+        """Map the whole file, read-only, as long as it is now; ``b""`` where it is empty.
 
         No copy. It lives as long as any view of it, also when the file is unlinked meanwhile,
         and before Python 3.13 holds one descriptor for that time. Map only files
@@ -139,7 +139,7 @@ class Disk(ABC):
         """Whether the name is there, whatever it names. Errors other than absence pass."""
 
     def is_link(self, path: str) -> bool:
-        """Whether the name is a symbolic link, wherever that leads. Never, where there are none."""
+        """Whether the name is a symbolic link, wherever that leads. A disk may have none."""
         return False
 
     @abstractmethod
@@ -201,8 +201,8 @@ class Disk(ABC):
         return self.lock(path)  # not abstract: a disk may have no file that cannot be written
 
     def hold_file(self, path: str) -> FileLock:
-        """Lock a file that is there, so that ``is_held`` tells others that its holder lives: until
-        it is released, or the process ends, however it does. A forked child does not hold it."""
+        """Lock a file that is there, so that ``is_held`` tells others that its holder is alive:
+        until it is released, or the process ends in any way. A forked child does not hold it."""
         raise NotImplementedError  # not abstract: a disk may serve one process alone
 
     def is_held(self, path: str) -> bool:
@@ -227,7 +227,7 @@ class Disk(ABC):
     def mkdir(self, path: str, within: str = "") -> None:
         """Make a directory and those above it, all of them durable. One that exists is fine.
 
-        Raises NotADirectoryError where a file is in the way; FileNotFoundError without ``within``.
+        Raises NotADirectoryError if a file is in the way, FileNotFoundError if ``within`` is gone.
         """
         missing = []
         at = path

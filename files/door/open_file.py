@@ -53,7 +53,7 @@ class AppendFile(ABC):
     system call, for hot paths. Look it up for each write: ``close`` replaces it."""
     pread: Callable[[int, int], bytes]
     """(length, offset) -> bytes; fewer only where the file ends, or beyond 2 GiB in one call.
-    Takes memory for ``length`` bytes first: check a length that comes from a file before."""
+    Takes memory for ``length`` bytes first: a length that comes from a file has to be checked."""
     pwrite: Callable[[Buffer, int], int]
     """(bytes, offset) -> bytes taken; the end for ``write`` stays where it is."""
 
@@ -264,8 +264,8 @@ def open_regular(path: str, flags: int) -> int:
 
 
 def link_file(source: str, target: str) -> None:
-    """As ``os.link``, also of a symbolic link itself: those lead out of the store. Corruption where
-    a directory has the place of the file."""
+    """As ``os.link``, but of a symbolic link itself: those lead out of the store. Raises Corruption
+    where a directory has the place of the file."""
     try:
         os.link(source, target, follow_symlinks=False)
     except PermissionError:

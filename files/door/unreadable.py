@@ -36,8 +36,8 @@ def refuse_unreadable(disk: Disk, path: str) -> None:
 
 
 def _pieces(disk: Disk, path: str) -> Iterator[tuple[int, bytes, OSError | None]]:
-    """A file from front to back: where each piece begins, and its bytes; or others in the place of
-    those that cannot be read, and why not."""
+    """The pieces of a file from front to back: (where it begins, its bytes, None), or, where these
+    cannot be read, (where it begins, other bytes in their place, the error)."""
     pread, size = disk.opened_to_read(path), disk.size(path)
     at, most = 0, _PIECE_BYTES
     while at < size:
@@ -95,7 +95,7 @@ class SalvageDisk(RealDisk):
         return copy
 
     def _copied(self, path: str) -> mmap.mmap | None:
-        """The bytes of a file, if not all of them can be read."""
+        """A copy of a file, if not all of its bytes can be read; else None."""
         try:
             refuse_unreadable(self, path)
         except Unreadable as wrong:

@@ -46,13 +46,13 @@ _SHOWN_BYTES = 40
 _FLUSH_BYTES = 1 << 20
 """So much is written at once, while the processor's caches have it."""
 _PIECE_BYTES = 2 << 20
-"""Some rows are encoded together: no more than so many bytes of them, but for the last,"""
+"""Rows are encoded together up to so many bytes, and the row that passes them,"""
 _PIECE_ROWS = 1 << 15
-"""and rows."""
+"""or up to so many rows."""
 
 
 class StagedWriter:
-    """One attempt of one task. Call ``finish`` or ``abandon``; the latter leaves nothing."""
+    """Writes for one attempt of one task. Call ``finish`` or ``abandon``, which leaves nothing."""
 
     def __init__(
         self,
@@ -229,7 +229,7 @@ class StagedWriter:
 
 
 def _check_lengths(operations: Operations) -> None:
-    """Raises Misuse that names the first row of which something is too long."""
+    """Raise Misuse that names the first row of which something is too long."""
     keys, values = lengths_of(operations.keys.offsets), lengths_of(operations.values.offsets)
     whole = keys + operations.bucket_bytes()
     _refuse(operations, keys < 1, "64 KiB, and at least a byte")

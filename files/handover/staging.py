@@ -83,7 +83,7 @@ class Attempt:
 
 
 def checked_name(what: str, name: object) -> str:
-    """A job's or an attempt's name, which becomes a file name. Raises Misuse."""
+    """A job's or an attempt's name, if it can be a file's name; else raises Misuse."""
     if not isinstance(name, str) or not _JOB.fullmatch(name):
         raise Misuse(
             f"{what}={shown(name)}: allowed are 1 to 128 letters, digits, '-', '_' and '.', "
@@ -153,7 +153,8 @@ def read_attempt(disk: Disk, store: str, job: str, name: str) -> Attempt:
 
 
 def _check(journal: StagedJournal) -> None:
-    """Plain names and numbers, so that nothing outside of the folder is ever named."""
+    """Check that names and numbers are plain, so that nothing outside of the folder is ever named.
+    Raises ValueError, Misuse."""
     checked_name("name", journal.name)
     numbers = [journal.count, journal.bytes, journal.seed, journal.digest]
     for ledger in journal.ledgers:

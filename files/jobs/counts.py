@@ -17,7 +17,8 @@ from octavo.files.ledger.sst import Sst
 
 
 def sources_of(levels: Sequence[Level], bound: Bounds) -> list[Source]:
-    """The rows of a ledger's files in a range, level zero first; every file once."""
+    """Sources of a ledger's rows in a range: one for each file of level zero, which come first, and
+    one for each level below."""
     out: list[Source] = []
     kept = few_maps.most_maps()
     for depth, level in enumerate(levels):

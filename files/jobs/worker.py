@@ -129,7 +129,7 @@ def raised(answer: dict[str, Any]) -> Exception:
 
 
 def _allow_many_files() -> None:
-    """A job may have every file of a large ledger open; the limit is this process's own."""
+    """Raise this process's own limit of open files: a job may have all of a large ledger open."""
     try:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     except OSError:  # a sandbox that does not let one ask

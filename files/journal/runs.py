@@ -63,7 +63,7 @@ class Run(NamedTuple):
     indexes: Mapping[int, bytes]
     """Index changes."""
     batches: Mapping[int, tuple[int, int]]
-    """The place in its batch, from 0, and how long that is."""
+    """(the record's place in its batch, from 0; how many records that has)."""
 
     def behind(self, relative: int) -> Run:
         """The rest of the run: the records of higher numbers than ``relative``."""
@@ -97,7 +97,7 @@ class _Form(NamedTuple):
     """Which of these are lengths of what stands behind the key."""
     expires: bool
     indexed: bool
-    """The last of the lengths is that of index changes."""
+    """Whether the last of the lengths is that of index changes."""
     batch: slice | None
     """Which of the optional fields tell the place in a batch."""
 

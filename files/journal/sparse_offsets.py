@@ -26,7 +26,7 @@ get about a microsecond, a plain table 4 bytes a number."""
 
 
 class SparseOffsets(Sequence[int]):
-    """As the plain table of ``count`` numbers: record i begins at [i] and ends at or before
+    """Behaves as the plain table of ``count`` numbers: record i begins at [i] and ends at or before
     [i + 1]; both are equal where there is no record i."""
 
     __slots__ = ("numbers", "size", "starts")
@@ -126,7 +126,7 @@ class Cut(NamedTuple):
 
 
 def cut(offsets: Sequence[int], low: int, high: int) -> Cut:
-    """The numbers [low, high) of a table of either kind."""
+    """Cut the numbers [low, high) out of a table of either kind."""
     if isinstance(offsets, SparseOffsets):
         begin, end = offsets.between(low, high)
         numbers, starts = offsets.numbers[begin:end], offsets.starts[begin : end + 1]

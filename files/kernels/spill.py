@@ -34,7 +34,7 @@ class Spill:
         self._kept: list[Columns] = []
         self._file: AppendFile | None = None
         self._blocks: list[tuple[int, Column]] = []
-        """(where a block begins, how many rows stand before each part's)."""
+        """(where a block begins, how many of its rows stand before those of each part)."""
         self._filled = 0
         self._types: list[Any] = []
 

@@ -136,8 +136,8 @@ def newest(
 def _ranges(
     level: Level, keys: ByteColumn, starts: Ints, lengths: Ints
 ) -> tuple[npt.NDArray[np.uint64], list[tuple[np.uint64, np.uint64]]]:
-    """(a number of each key, the range of numbers that each file's keys have): a key whose number
-    is in no file's range is in none of them."""
+    """(a number for each key, the range of numbers that the keys of each file have): a key whose
+    number is in no file's range is in none of the files."""
     low, high = level[0][0].first_key, level[-1][0].last_key
     skip = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), None)
     shared = min(len(low), len(high)) if skip is None else skip

@@ -39,7 +39,7 @@ _NAMES_BYTES = 16 << 20
 """The most bytes of such names."""
 
 LedgerRun = tuple[Callable[[], Sst], int]
-"""What opens a ledger file, and the base of its sqns."""
+"""A function that opens a ledger file, and the base of the file's sqns."""
 
 
 class Source(Protocol):

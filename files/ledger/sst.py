@@ -377,7 +377,7 @@ class Sst:
         return self.layout.sections[kind][0]
 
     def _check_ends(self, kind: Section, blob: Section) -> None:
-        """The strings of a blob must end in order, from its first byte to its last."""
+        """Check that the strings of a blob end in order, from its first byte to its last."""
         ends = array_of(self.column(kind, "I"))
         if (
             ends[0] != 0
