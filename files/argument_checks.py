@@ -1,4 +1,4 @@
-"""Checks callers' arguments: takes numbers of all kinds, refuses others, shows any in messages."""
+"""Checks callers' arguments: takes numbers of all kinds, refuses the rest, words the messages."""
 
 from __future__ import annotations
 

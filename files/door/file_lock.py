@@ -1,4 +1,4 @@
-"""One opener at a time: an exclusive flock on a file. Taken through disk.py only.
+"""Lets one opener at a time into a store: an exclusive flock on a file. Taken through disk.py only.
 
 Such a lock on a file that others only read tells them that its maker is alive: ``hold_file``.
 

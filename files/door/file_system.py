@@ -1,4 +1,4 @@
-"""Whether a file system can hold a store: tried out, not looked up in a list of names."""
+"""Finds out whether a file system can hold a store: by trying, not by a list of names."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A disk that never syncs what a process makes beside a store just for the time that it reads
-there: nothing of it need outlive a power cut, which ends the reader, too.
+"""A disk for what a process makes beside a store just while it reads there. It syncs none of that:
+nothing of it need outlive a power cut, which ends the reader, too.
 
 A power cut may leave any part of such a directory, or bring one back that was removed. Then it is
 like what a killed reader leaves: nobody asks for it any more, checksums and missing files stop

@@ -1,4 +1,4 @@
-"""Compresses values by LZ4 where that pays: each is tried, or fewer of them while none shrinks."""
+"""Compresses values by LZ4 where that pays: while none shrinks, only some are tried."""
 
 from __future__ import annotations
 

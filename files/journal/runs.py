@@ -1,5 +1,5 @@
-"""Finds runs of whole records, one behind another with no number left out: so a journal file whose
-records are not known yet is read by short loops.
+"""Finds runs of whole records, one behind another with no number left out, so that a journal file
+whose records are not known yet is read by short loops.
 """
 
 from __future__ import annotations

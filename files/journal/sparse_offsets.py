@@ -1,4 +1,4 @@
-"""Where the records of a compacted journal file begin, when few of its numbers have one.
+"""The sparse table of offsets, of a compacted journal file few of whose numbers have a record.
 
     u32 x n        relative numbers of the records, ascending
     u32 x (n + 1)  where each begins; the last one ends where the records end

@@ -1,4 +1,4 @@
-"""The order of byte strings, by array kernels: the sort under every merge.
+"""Sorts byte strings by array kernels: the sort under every merge.
 
 Unsigned bytes decide, a string sorts before its own continuations, and any byte may occur
 anywhere, NUL at the end too. The strings' common prefix is skipped. A first pass sorts 8 bytes

@@ -1,4 +1,4 @@
-"""What changed between two states of a ledger, as columns: net changes, a key at most once.
+"""Finds what changed between two states of a ledger, as columns: net changes, a key at most once.
 
 Both states are read window by window up to common bounds. A row of the same sqn in both is the same
 version; only keys whose version differs are compared as bytes.

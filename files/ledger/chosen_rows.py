@@ -1,4 +1,4 @@
-"""Which rows of a range of ledger keys a scan wants, where that is not all of them."""
+"""Chooses the rows of a range of ledger keys that a scan wants, where that is not all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ledger keys as bytes that sort.
+"""Encodes ledger keys as bytes that sort as (tag, bucket, key) does.
 
 A ledger key is (tag, bucket, key); its bytes are ``prefix(tag, bucket) + key``:
 

@@ -1,4 +1,4 @@
-"""Ledger files, read: lookups by hash, ranges by key, columns as they stand in the map.
+"""Reads ledger files: lookups by hash, ranges by key, columns as they stand in the map.
 
 The layout is described in sst_layout.py. A file knows neither its level nor the base of its
 sequence numbers. Readers share an ``Sst`` without locks: it is immutable, but for knowing which

@@ -1,5 +1,5 @@
-"""Marks of a ledger file: a few numbers by which whoever opens it by its name sees whether it is
-the one that its manifest means, and not an intact one of another store, or an older copy."""
+"""Tells ledger files apart by a few numbers, their marks, so that whoever opens one by its name sees
+whether it is the one that its manifest means, or one of another store, or an older copy."""
 
 from __future__ import annotations
 
