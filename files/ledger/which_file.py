@@ -1,5 +1,6 @@
-"""Tells ledger files apart by a few numbers, their marks, so that whoever opens one by its name sees
-whether it is the one that its manifest means, or one of another store, or an older copy."""
+"""Tells ledger files apart by a few numbers, their marks. By these whoever opens a file by its name
+sees whether it is the one that its manifest means, and not an intact one of another store, or an
+older copy."""
 
 from __future__ import annotations
 
