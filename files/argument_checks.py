@@ -1,4 +1,4 @@
-"""Arguments of callers: shown in a message, taken as the numbers that they are, unknown names."""
+"""Checks callers' arguments: takes numbers of all kinds, refuses the rest, words the messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from octavo.files.unbroken import unbroken
 
 _MOST = 80
 _LONGEST_INT = 1 << 12
-"""Bits of one whose digits are shown: Python refuses to make very many."""
+"""The most bits of an int whose digits are shown: Python refuses to make very many."""
 _NO_DIRECTORIES = {
     re.compile(":memory:$"): (
         "a store is a directory, and none is in memory; for one that goes with its program take a "
@@ -27,7 +27,7 @@ _NO_DIRECTORIES = {
         "a store is in a directory of a local file system: name that by its path"
     ),
 }
-"""What means something else elsewhere, and would make a directory of that name here."""
+"""Paths that mean something else elsewhere, and would make a directory of that name here."""
 
 
 def shown(value: object) -> str:
@@ -51,8 +51,8 @@ def refuse_no_directory(name: str, path: str) -> None:
 
 
 def whole_number(value: object) -> int | None:
-    """A plain int of an int, or of what says that it is one (NumPy's); None of anything else, and
-    of True and False."""
+    """A plain int for an int, or for what says that it is one (NumPy's); None for anything else,
+    True and False included."""
     if type(value) is int:
         return value
     if isinstance(value, bool) or not hasattr(value, "__index__"):
@@ -66,12 +66,12 @@ def whole_number(value: object) -> int | None:
 
 
 def number(value: object) -> float | None:
-    """As ``whole_number``, of floats, too: plain ones."""
+    """As ``whole_number``; for a float, too: a plain one."""
     return float.__float__(value) if isinstance(value, float) else whole_number(value)
 
 
 def seconds(value: object) -> float | None:
-    """As ``number``, of a timedelta, too."""
+    """As ``number``; for a timedelta its seconds."""
     found = number(value)
     if found is None and isinstance(value, timedelta):
         return timedelta.total_seconds(value)
@@ -88,7 +88,7 @@ def to_whole(name: str, value: object, allowed: str, low: int = 0, high: int | N
 
 
 def to_sqn(since: object) -> int:
-    """A sequence number that something begins behind. Raises Misuse."""
+    """The argument ``since``: a sequence number behind which something begins. Raises Misuse."""
     return to_whole("since", since, "are sequence numbers, and 0 for all")
 
 

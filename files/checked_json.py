@@ -1,4 +1,4 @@
-"""What is written as JSON with a checksum of its own: the last field, of all others."""
+"""Encodes and decodes JSON with a checksum of its own: the last field, over all others."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def checksum(told: dict[str, Any]) -> str:
 
 
 def encoded(told: dict[str, Any]) -> bytes:
-    """The fields, which are without it, and it."""
+    """The fields, and behind them their checksum, as JSON."""
     return json.dumps({**told, "checksum": checksum(told)}).encode()
 
 
 def decoded(text: bytes, file: str, what: str, version: int | None = None) -> dict[str, Any]:
     """The fields that ``encoded`` was given. ``file``, and ``what`` it tells of: for messages.
-    Raises Corruption; where a ``version`` is given UnsupportedFormat, if its format is another."""
+    Raises Corruption; UnsupportedFormat if a ``version`` is given and the format is another."""
     need_room(_ROOM)  # of text that is no damage a RecursionError comes from here
     try:
         told: dict[str, Any] = json.loads(text)

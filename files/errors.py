@@ -114,10 +114,10 @@ for _error in list(globals().values()):
 
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 OUT_OF_MEANS = (*OUT_OF_DESCRIPTORS, errno.ENOMEM)
-"""What is wrong is with this process, and not with a file."""
+"""What they report is wrong with this process, not with a file."""
 
 READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
-"""Files may be read there, and not written."""
+"""They come where files may be read, and not written."""
 
 _MAKES_ROOM = {
     errno.ENOSPC: "free some space",
@@ -141,16 +141,17 @@ _ADVICE = _ALLOWS | _HAPPENED | _SANDBOXED
 
 
 def refused(error: OSError, call: str) -> OSError:
-    """What to tell of a call that takes no right, and is refused all the same: that it was this
-    one. A sandbox says EPERM, as if it were the file's owner who is wrong."""
+    """The error to report for a call that needs no right, and was refused all the same: it names
+    the call. A sandbox says EPERM, as if something were wrong with the file's owner."""
     if error.errno not in (errno.EPERM, errno.ENOSYS):
         return error
     return OSError(errno.ENOSYS, f"{call} is refused ({error.strerror})", error.filename)
 
 
 def call_behind(error: BaseException | None, before: BaseException | None) -> OSError | None:
-    """The failed call of the system that an error is, or came over: what a signal's handler raises
-    has no number. ``before``: what was being handled before that call."""
+    """The OSError of a system call that ``error`` is, or that was being handled when it came; None
+    if there is none: what a signal's handler raises has no number. ``before``: what was being
+    handled before that call."""
     while error is not None and error is not before:
         if isinstance(error, OSError) and error.errno is not None:
             return error
@@ -186,9 +187,10 @@ _UNUSABLE = {
 
 @contextmanager
 def usable(name: str, path: str) -> Iterator[None]:
-    """Within it an OSError that says that a directory can not be used is Misuse, which names the
-    argument that gave it, and what to do; one for want of room, descriptors or memory StorageFull;
-    one of a directory, or a file in it, that went meanwhile StorageFailed."""
+    """A context in which an OSError that says that a directory cannot be used becomes Misuse, which
+    names the argument that gave it, and says what to do; one for want of room, descriptors or
+    memory becomes StorageFull; and one that says that the directory, or a file in it, went
+    meanwhile, StorageFailed."""
     try:
         yield
     except OSError as error:
@@ -210,8 +212,8 @@ def usable(name: str, path: str) -> Iterator[None]:
 
 @contextmanager
 def room_for(what: str) -> Iterator[None]:
-    """Within it an OSError for want of room is StorageFull: there is no ``what``; and one that says
-    that the store is elsewhere by now StorageFailed."""
+    """A context in which an OSError for want of room becomes StorageFull (there is no ``what``),
+    and one that says that the store is elsewhere by now, StorageFailed."""
     try:
         yield
     except OSError as error:
@@ -223,7 +225,8 @@ def room_for(what: str) -> Iterator[None]:
 
 @contextmanager
 def storage_errors(what: str) -> Iterator[None]:
-    """Within it an OSError is an error of ours. Nothing of the store is in doubt."""
+    """A context in which an OSError becomes StorageFull or StorageFailed. Nothing of the store is
+    in doubt."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Modules that are loaded when they are first used, and then whole.
+"""Loads modules when they are first used, and then whole.
 
 A Ctrl-C in the midst of an import may leave an extension half loaded for as long as the process
 lives; and between two steps of CPython's own the lock that all imports take stays taken, so that
@@ -23,7 +23,7 @@ _ROOM = 150
 """More calls within each other than loading NumPy takes (103)."""
 
 loading = new_rlock()
-"""Of who loads something: a fork waits until what another thread loads is there."""
+"""Held while something is loaded: a fork waits until what another thread loads is there."""
 os.register_at_fork(
     before=loading.acquire, after_in_parent=loading.release, after_in_child=loading.release
 )

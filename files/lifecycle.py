@@ -46,7 +46,7 @@ class IllegalEvent(OctavoError):  # noqa: N818
 
 
 def after(state: State, event: str, file: str) -> State:
-    """The state behind ``event``. Raises IllegalEvent, naming the file."""
+    """The state after ``event``. Raises IllegalEvent, naming the file."""
     try:
         return TRANSITIONS[state, event]
     except KeyError:

@@ -20,7 +20,7 @@ _LOOKS_ON_ENTERING = sys.version_info >= (3, 14)
 
 
 class Taken:
-    """A lock, for a ``with`` that a Ctrl-C does not leave it taken by. All else is the lock's."""
+    """A lock that no Ctrl-C at the beginning of a ``with`` leaves taken. All else is the lock's."""
 
     __slots__ = ("__exit__", "_lock", "_taking")
 

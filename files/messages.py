@@ -1,8 +1,8 @@
-"""Messages to whoever configures logging.
+"""Log messages, for programs that configure logging.
 
-Many come in the middle of a change, where what a handler, filter or formatter of the program raises
-must end nothing: it goes to standard error, as logging itself does with what handlers tell it of,
-and is lost where that takes nothing.
+Many come in the middle of a change, which must not end because a handler, filter or formatter of
+the program raises something: that goes to standard error, as errors do that handlers report to
+logging itself, and is lost where standard error takes nothing.
 """
 
 from __future__ import annotations
@@ -25,5 +25,5 @@ class _Messages(logging.LoggerAdapter[logging.Logger]):
 
 
 def messages_of(name: str) -> logging.LoggerAdapter[logging.Logger]:
-    """What says something as the logger of this name."""
+    """The logger of this name, by which a message never raises anything."""
     return _Messages(logging.getLogger(name), None)

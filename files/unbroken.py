@@ -29,7 +29,7 @@ _SIGNALS = (
     signal.SIGVTALRM,
     signal.SIGPROF,
 )
-"""Those that programs have handlers for."""
+"""The signals that programs have handlers for."""
 
 
 class Unbroken(ContextDecorator):
@@ -39,10 +39,10 @@ class Unbroken(ContextDecorator):
     def __init__(self) -> None:
         self._depth = 0
         self._handlers: dict[int, Any] = {}
-        """Those that were put off last: they stand again, unless that was broken off."""
+        """The handlers that were put off last: they are set again, unless that was broken off."""
         self._came: dict[int, FrameType | None] = {}
         self._deaf = 0
-        """Ident of a main thread by ``threading`` alone, in which no handler ever runs."""
+        """Ident of a thread that only ``threading`` takes for the main one: it runs no handlers."""
 
     def __enter__(self) -> None:
         if not self._hears():
@@ -75,8 +75,8 @@ class Unbroken(ContextDecorator):
         return me == threading.main_thread().ident and me != self._deaf
 
     def _none_may_be_set(self) -> bool:
-        """Whether this thread is refused what sets a handler: in an interpreter beside the first
-        one, or where a program that embeds Python had another thread import ``threading`` first."""
+        """Whether this thread may not set a handler at all: in an interpreter beside the first one,
+        or where a program that embeds Python had another thread import ``threading`` first."""
         for number, handler in self._handlers.items():
             try:
                 signal.signal(number, handler)
@@ -91,7 +91,7 @@ class Unbroken(ContextDecorator):
         for number in _SIGNALS:
             handler = signal.getsignal(number)
             if handler == self._later:
-                continue  # its own was not put back the last time, and is known still
+                continue  # its handler was not set again the last time, and is still known
             if callable(handler):  # not the system's own: those run no Python
                 self._handlers[number] = handler
                 signal.signal(number, self._later)
@@ -101,15 +101,15 @@ class Unbroken(ContextDecorator):
     def _later(self, number: int, frame: FrameType | None) -> None:
         if self._depth:
             self._came[number] = frame
-        else:  # it stands though no step is under way: see _restore
+        else:  # this is still set though no step is under way: see _restore
             handler = self._handlers[number]
             signal.signal(number, handler)
             handler(number, frame)
 
     def _restore(self) -> None:
-        """Have every handler back. One that stands again already may run and raise in the midst of
-        this: the others are put back nevertheless, and where that is broken off as well, a signal
-        still finds its handler by ``_later``."""
+        """Set every handler again. One that is set already may run and raise in the midst of this:
+        the others are set nevertheless; and if that is broken off as well, a signal still finds its
+        handler by ``_later``."""
         left = list(self._handlers.items())
         try:
             for number, handler in reversed(left.copy()):
@@ -122,7 +122,7 @@ class Unbroken(ContextDecorator):
 
 
 def _run(handlers: dict[int, Any], came: dict[int, FrameType | None]) -> None:
-    """The handlers of all that came, first come first; those behind one that raises, too."""
+    """Run the handlers of all signals that came, first come first; even if one raises, the rest."""
     for number in list(came):
         frame = came.pop(number)
         try:
@@ -136,7 +136,7 @@ unbroken = Unbroken()
 
 
 def need_room(calls: int) -> None:
-    """Raise RecursionError where the stack has no room for so many more calls within each other:
-    before a step that it must not cut in two either."""
+    """Raise RecursionError where the stack has no room for so many more calls within each other. It
+    is called before a step that this error must not cut in two either."""
     if calls:
         need_room(calls - 1)

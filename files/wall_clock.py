@@ -1,5 +1,5 @@
-"""The time of day, as everything that can be given another clock takes it: in whole milliseconds
-since 1970, from a function without arguments.
+"""The time of day, in whole milliseconds since 1970 UTC. Whatever can be given another clock takes
+it as a function without arguments that returns this.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 
 YEAR_10000_MS = 253_402_300_800_000
-"""From here on a moment is none that a datetime tells: those of Python, Arrow and Spark end."""
+"""From this moment on there are no datetimes: those of Python, Arrow and Spark end before it."""
 LIKE_SECONDS = range(10**9, 10**10)
-"""As ms in early 1970, when nothing expired; as seconds since then today's moments."""
+"""Numbers that as ms are in early 1970, when nothing expires, and as seconds are in our time."""
 
 
 def wall_clock_ms() -> int:
@@ -40,7 +40,7 @@ def moment_of(ms: int) -> datetime:
 
 
 def utc(ms: int) -> str:
-    """It as the command line and ``timestampAsOf`` take it; beyond those years as ms."""
+    """The moment as the command line and ``timestampAsOf`` take it; as ms beyond those years."""
     try:
         return moment_of(ms).isoformat(timespec="milliseconds")
     except OverflowError:
@@ -48,8 +48,8 @@ def utc(ms: int) -> str:
 
 
 def in_ns(clock_ms: Callable[[], int]) -> Callable[[], int]:
-    """The same clock in nanoseconds, for who asks it with every put: the system's then costs no
-    call of Python's.
+    """The same clock in nanoseconds, for code that asks it at every put: the system's clock then
+    costs no call of a Python function.
     """
     if clock_ms is wall_clock_ms:
         return time.time_ns

@@ -1,7 +1,7 @@
-"""What is made in another user's store is for that user, too.
+"""Lets another user, whose store this process works in, use what it makes there.
 
-Files are made with the rights that this process gives to all that it makes. An administrator's
-command, or a colleague's, would leave some that the store's owner may not go on with.
+New files have the owner and the rights that this process gives to all that it makes. So a command
+of an administrator, or of a colleague, would leave files that the store's owner may not use.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from octavo.files.door.open_file import OPEN_FLAGS, open_apart
 
 
 def hand_over(fd: int, directory: str) -> None:
-    """Let whoever may change the ``directory`` use what this process has made in it, a file or a
-    directory, which is open: root gives it to the directory's owner, and where the group may write
-    to the directory, it may write to this, too. As far as this process may: never raises OSError.
-    Two system calls where there is nothing to do."""
+    """Let whoever may change ``directory`` use what this process has made in it: an open file or
+    directory. If root made it, it goes to the directory's owner; and if the group may write to the
+    directory, it may write to this, too. Does what this process may do: never raises OSError. Two
+    system calls where there is nothing to do."""
     with suppress(OSError):
         around, made = os.stat(directory), os.fstat(fd)
         regular = stat.S_ISREG(made.st_mode)
@@ -36,7 +36,7 @@ def hand_over(fd: int, directory: str) -> None:
 
 
 def hand_over_directory(path: str) -> None:
-    """As ``hand_over`` of a directory, with what is around it."""
+    """``hand_over`` of the directory ``path``, as made in the one around it."""
     with suppress(OSError):
         fd = open_apart(path, os.O_RDONLY | os.O_DIRECTORY | OPEN_FLAGS)
         try:

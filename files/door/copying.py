@@ -1,4 +1,4 @@
-"""A file again under another name, in pages of its own."""
+"""Copies files, into pages of their own, where a link would share them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _PIECE_BYTES = 8 << 20
 
 
 def copied(disk: Disk, source: str, target: str) -> None:
-    """A copy of a file, its bytes durable; the directory is the caller's. Raises FileExistsError,
-    OSError; then no half of it is left, as far as that can be. O(bytes)."""
+    """Copy a file, its bytes durably; the caller syncs the directory. Raises FileExistsError,
+    OSError; then it removes the unfinished copy, as far as it can. O(bytes)."""
     view = memoryview(disk.map(source))
     file = disk.create(target)
     try:
@@ -28,8 +28,8 @@ def copied(disk: Disk, source: str, target: str) -> None:
 
 
 def set_apart(disk: Disk, path: str) -> None:
-    """Have a journal file in pages of its own under its name, whatever else has a link or a map of
-    it. As ``copied``; what is left where that is cut short, an opening removes."""
+    """Replace a journal file by a copy in pages of its own, whatever else has a link to it, or a
+    map of it. Errors as ``copied``; an opening removes what an end in the middle leaves."""
     beside = path + TEMPORARY_SUFFIX
     with contextlib.suppress(FileNotFoundError):
         disk.unlink(beside)

@@ -67,28 +67,28 @@ class Disk(ABC):
 
     @abstractmethod
     def create(self, path: str) -> AppendFile:
-        """A new, empty file. Raises FileExistsError. The name is durable after ``sync_dir``."""
+        """Make a new, empty file. Raises FileExistsError. ``sync_dir`` makes its name durable."""
 
     @abstractmethod
     def reopen(self, path: str, length: int) -> AppendFile:
-        """An existing file, to go on writing at ``length``; anything behind is cut off.
+        """Open an existing file, to go on writing at ``length``; anything behind is cut off.
 
         The cut is durable after ``sync``, and seen through every hard link of the file. Raises
         Corruption where the file is shorter than ``length``.
         """
 
     def set_aside(self, path: str, length: int) -> None:
-        """Have the file system set room aside for ``length`` bytes of a file in all, if it likes;
-        the file stays as long as it is, and gives back what it did not use when it is cut or
-        reopened. 0.3 ms.
+        """Have the file system set room aside for ``length`` bytes of a file in all, if it can; the
+        file stays as long as it is, and gives back what it did not use when it is cut or reopened.
+        0.3 ms.
 
-        Only a hint, for what is appended to while another thread syncs it: a file system that
-        finds room as it syncs lets the appends wait for that, for 50 ms now and then. Never raises.
+        Only a hint, for a file that is appended to while another thread syncs it: where a file
+        system finds room as it syncs, appends wait for that, 50 ms now and then. Never raises.
         """
-        return  # not abstract: most disks like nothing of the kind
+        return  # not abstract: most disks have nothing of the kind
 
     def create_zeros(self, path: str, length: int) -> None:
-        """A new file of so many zeros, which takes that room, written or not. Raises OSError."""
+        """Make a file of so many zeros, which takes that room, written or not. Raises OSError."""
         file = self.create(path)
         try:
             file.write_all(bytes(length))
@@ -97,7 +97,7 @@ class Disk(ABC):
 
     @abstractmethod
     def map(self, path: str) -> mmap.mmap | bytes:
-        """The whole file, read-only, as long as it is now; ``b""`` where it is empty.
+        """Map the whole file, read-only, as long as it is now; ``b""`` where it is empty.
 
         No copy. It lives as long as any view of it, also when the file is unlinked meanwhile,
         and before Python 3.13 holds one descriptor for that time. Map only files
@@ -106,16 +106,16 @@ class Disk(ABC):
 
     @abstractmethod
     def opened_to_read(self, path: str) -> Callable[[int, int], bytes]:
-        """``pread(length, offset)`` of a file, which is open as long as that is referred to."""
+        """``pread(length, offset)`` of a file that stays open as long as this is referred to."""
 
     def map_growing(self, path: str, start: int = 0) -> mmap.mmap | bytes:
-        """As ``map``, of a file that its owner may cut: zeros, and from ``start`` on a copy, where
-        it was cut meanwhile zeros, too. Takes that memory."""
-        return self.map(path)  # where no process dies of that
+        """As ``map``, for a file that its owner may cut: a copy of it from ``start`` on, with zeros
+        before that, and where it was cut meanwhile. Takes that memory."""
+        return self.map(path)  # for disks on which no process dies of a map of a file that was cut
 
     def reason(self, error: OSError) -> OSError:
-        """What to tell of a call that failed, here or in a worker: the error, or why there was
-        nothing by that name."""
+        """The error to report for a call that failed, here or in a worker: ``error``, or one that
+        says why there is nothing by that name."""
         return error
 
     @abstractmethod
@@ -139,7 +139,7 @@ class Disk(ABC):
         """Whether the name is there, whatever it names. Errors other than absence pass."""
 
     def is_link(self, path: str) -> bool:
-        """Whether the name is a symbolic link, wherever that leads. Never, where there are none."""
+        """Whether the name is a symbolic link, wherever that leads. A disk may have none."""
         return False
 
     @abstractmethod
@@ -175,12 +175,12 @@ class Disk(ABC):
         """Make every change of names in this directory durable. Never retry one that raised."""
 
     def hold(self, path: str) -> None:
-        """Keep a directory open until ``let_go``: what has to sync it needs no descriptor then, for
-        a process may have none left at a moment at which a sync must not fail. Idempotent."""
+        """Keep a directory open until ``let_go``, so that syncing it needs no new descriptor: a
+        process may have none left when a sync must not fail. Idempotent."""
         return  # not abstract: a disk may do without descriptors
 
     def let_go(self, path: str) -> None:
-        """No longer as ``hold``. Idempotent, never raises."""
+        """Undo ``hold``. Idempotent, never raises."""
         return
 
     @abstractmethod
@@ -196,14 +196,14 @@ class Disk(ABC):
         """
 
     def lock_to_read(self, path: str) -> FileLock:
-        """As ``lock``, for who changes nothing around the file: it need not be written to, nor be
-        there, where none can be made."""
-        return self.lock(path)  # not abstract: one that may be read may be written, too
+        """As ``lock``, for a process that changes nothing around the file: that need not be
+        writable, nor be there if it cannot be made."""
+        return self.lock(path)  # not abstract: a disk may have no file that cannot be written
 
     def hold_file(self, path: str) -> FileLock:
-        """Lock a file that is there, so that ``is_held`` tells others that its holder lives: until
-        it is released, or the process ends, however it does. A forked child does not hold it."""
-        raise NotImplementedError  # not abstract: for what processes tell each other
+        """Lock a file that is there, so that ``is_held`` tells others that its holder is alive:
+        until it is released, or the process ends in any way. A forked child does not hold it."""
+        raise NotImplementedError  # not abstract: a disk may serve one process alone
 
     def is_held(self, path: str) -> bool:
         """Whether the file is there, and held by ``hold_file``. Opens and closes."""
@@ -227,7 +227,7 @@ class Disk(ABC):
     def mkdir(self, path: str, within: str = "") -> None:
         """Make a directory and those above it, all of them durable. One that exists is fine.
 
-        Raises NotADirectoryError where a file is in the way; FileNotFoundError without ``within``.
+        Raises NotADirectoryError if a file is in the way, FileNotFoundError if ``within`` is gone.
         """
         missing = []
         at = path
@@ -249,7 +249,7 @@ class Disk(ABC):
                 raise
 
     def mkdir_within(self, store: str, inner: str) -> None:
-        """As ``mkdir`` of ``inner`` in a store that is there, perhaps another user's: belonging."""
+        """``mkdir`` of ``inner`` in a store that is there, maybe another user's (belonging.py)."""
         self.mkdir(f"{store}/{inner}", store)
         for part in accumulate(inner.split("/"), "{}/{}".format):
             self._hand_over(f"{store}/{part}")

@@ -1,13 +1,13 @@
-"""One opener at a time: an exclusive flock on a file. Taken through disk.py only.
+"""Lets one opener at a time into a store: an exclusive flock on a file. Taken through disk.py only.
 
-Such a lock on a file that others only read tells them that whoever made it lives: ``hold_file``.
+Such a lock on a file that others only read tells them that its maker is alive: ``hold_file``.
 
 flock and not lockf: a POSIX record lock lets a second opener of the same process in, and is lost
 when any descriptor of the file is closed.
 
-Worker processes outlive an owner that is killed by moments, and may be in the middle of a job on
-its files. So there is a second lock, on the directory around the file, which they inherit: who has
-the first waits for the second.
+Worker processes outlive a killed owner by moments, and may be in the middle of a job on its files.
+So there is a second lock, on the directory around the file, which they inherit: whoever has got the
+first lock waits for the second.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LOCK = "LOCK"
 """The file of a store that its one opener has locked."""
 
 READING = "octavo.open(path, read_only=True)"
-"""What is told of who only reads."""
+"""How to only read, as messages tell it."""
 
 _ATTEMPTS = 16
 _LONGEST_PID = 20
@@ -43,10 +43,10 @@ _LONGEST_WAIT = 30.0
 """Seconds for the workers of a killed owner to leave; they notice within milliseconds, unless a
 system call of theirs takes long."""
 _MOMENT = 0.2
-"""Seconds for a process to begin its program."""
+"""Seconds that a new process is given to begin its program."""
 _LOOK_EVERY = 0.002
 _ELSEWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE)
-"""What is told of a path that leads nowhere any more."""
+"""Errors of a path that leads nowhere any more."""
 _wait = time.sleep
 
 Steps: TypeAlias = "Iterator[Callable[[], object]]"
@@ -55,7 +55,7 @@ Steps: TypeAlias = "Iterator[Callable[[], object]]"
 # process, and the steps that let go of it
 _held: dict[object, tuple[tuple[int, ...], Steps]] = {}
 _through: Callable[[Iterator[object], object], bool] = contains  # type: ignore[assignment]
-"""Goes through steps up to one that answers with what is given, and needs no memory."""
+"""Runs through an iterator up to the first item that is the given one, without taking memory."""
 
 
 class FileLock:
@@ -100,13 +100,13 @@ class FileLock:
             self._release()  # what is left where a step of it failed
 
     __del__ = property(attrgetter("_release"))
-    """No Python, in which a Ctrl-C could be lost, and leave it locked."""
+    """Runs no Python code, in which a Ctrl-C could be lost, and leave the file locked."""
 
 
 def locked(disk: Disk, path: str, *, to_read: bool = False) -> FileLock:
-    """``disk.lock(path)``, or ``lock_to_read``; an interrupt leaves no descriptor behind that has
-    the lock, and no owner. Put off meanwhile, which is moments, or seconds where a killed owner's
-    worker is left."""
+    """``disk.lock(path)``, or ``lock_to_read``, with interrupts put off: or one could leave behind
+    a descriptor that has the lock and no owner. That takes moments, or seconds where a killed
+    owner's worker is left."""
     with unbroken:
         return disk.lock_to_read(path) if to_read else disk.lock(path)
 
@@ -144,14 +144,14 @@ def lock_file(path: str, flags: int = os.O_RDWR | os.O_CREAT) -> FileLock:
                 os.ftruncate(fd, 0)
                 os.pwrite(fd, b"%d\n" % os.getpid(), 0)
             return lock
-        os.close(fd)  # somebody unlinked it before we had it: that lock keeps nobody out
+        os.close(fd)  # it was unlinked before we had it: that lock keeps nobody out
     raise StoreLocked(f"{path} is replaced again and again by someone else")
 
 
 def lock_to_read(path: str) -> FileLock:
-    """As ``lock_file``; a file that may only be read is locked, if it is there. Where it is not,
-    nobody has it locked: the directory is, against those who make it, not against others who only
-    read."""
+    """As ``lock_file``, but the file need not be writable. If it is not there and cannot be made,
+    nobody has it locked, and the directory is locked instead: against whoever makes the file, not
+    against others that only read."""
     try:
         return lock_file(path)
     except OSError as error:
@@ -175,8 +175,8 @@ def hold_file(path: str) -> FileLock:
 
 
 def is_held(path: str) -> bool:
-    """Whether the file is there and somebody who lives has it locked. Raises OSError, Corruption
-    (it is no file)."""
+    """Whether the file is there and a process has it locked. Raises OSError, Corruption (it is no
+    file)."""
     try:
         fd = open_regular(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -199,8 +199,9 @@ def _flock(fd: int, how: int) -> None:
 
 
 def _lock_alone(fd: int) -> None:
-    """Raises BlockingIOError where another has it locked. One who was killed as he started a worker
-    is waited for, a moment: until its program begins, that has copies of all he had open."""
+    """Lock a file. Raises BlockingIOError where another process has it locked. If that was killed
+    as it started a worker, waits a moment: until its program begins, the worker has copies of all
+    descriptors of its owner."""
     deadline = time.monotonic() + _MOMENT
     while True:
         try:
@@ -233,7 +234,7 @@ def _without_workers(path: str) -> int:
 
 
 def _shared_directory(path: str) -> int:
-    """Lock the directory of ``path`` for one of many who only read."""
+    """Lock the directory of ``path``, as one of many that only read."""
     directory = os.path.dirname(path) or "."
     fd = open_apart(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -260,14 +261,14 @@ def _keep(path: str, fd: int, *directory: int) -> FileLock:
                 closer(fd),
             )
         )
-        # Such steps as are left, in one call: a Ctrl-C comes before all or behind them, and two
-        # threads never take the same one. None answers with the token, so it looks at all of them;
+        # Takes all steps that are left, in one call: a Ctrl-C comes before all or behind them, and
+        # two threads never take the same one. No step answers with the token, so none is left out;
         # and it takes no memory.
         release = partial(_through, map(call, steps), token)
         _held[token] = (fd, *directory), steps
         stands = partial(_stands, os.path.dirname(path) or ".", token)
         return FileLock(path, release, directory[0] if directory else None, stands)
-    except BaseException:  # for want of memory: nobody is given the lock, so nobody has it
+    except BaseException:  # for want of memory: the caller gets no lock, so none is kept
         if release is not None:
             release()
         else:
@@ -278,8 +279,8 @@ def _keep(path: str, fd: int, *directory: int) -> FileLock:
 
 
 def _stands(path: str, token: object) -> bool:
-    """Whether ``path`` is still the directory that was locked; True once it is no more. Raises the
-    OSError of a file system that failed, and tells nothing of it."""
+    """Whether ``path`` is still the directory that was locked; True once the lock is released.
+    Raises the OSError of a file system that failed, and so cannot tell."""
     held = _held.get(token)
     try:
         if held is None or os.path.samestat(os.stat(path), os.fstat(held[0][1])):
@@ -299,8 +300,8 @@ def _names(path: str, fd: int) -> bool:
 
 
 def _left_to_others(path: str, fd: int, flags: int) -> bool:
-    """Whether the file, which is locked, had other names, of a copy of the store that was made of
-    links, and is no longer called ``path``: or one of the two would lock the other."""
+    """Take the name ``path`` from the file, which is locked, if it has other names, too, as in a
+    copy of the store made of links: or one of the two would lock the other. Whether it did."""
     if os.fstat(fd).st_nlink == 1 or not flags & os.O_CREAT:
         return False
     with contextlib.suppress(OSError):
@@ -317,14 +318,14 @@ def _written(fd: int) -> int | None:
 
 def _is_ours(fd: int) -> bool:
     """Whether this process has the file locked, by another descriptor. O(locks)."""
-    with contextlib.suppress(OSError):  # one is just being let go of
+    with contextlib.suppress(OSError):  # one is just being released
         file = os.fstat(fd)
         return any(os.path.samestat(file, os.fstat(held[0])) for held, _ in [*_held.values()])
     return False
 
 
 def _lives(fd: int) -> bool:
-    """Whether the process does that had the lock last, as far as one can tell."""
+    """Whether the process that had the lock last is alive, as far as one can tell."""
     process = _written(fd)
     if not process:
         return True
@@ -340,7 +341,7 @@ def _lives(fd: int) -> bool:
 
 
 def _holder(fd: int | None) -> str:
-    """Who has the lock, as far as its file (None: there is none) tells, and what to do."""
+    """Who has the lock, as far as its file says (None: there is none), and what to do about it."""
     written = None if fd is None else _written(fd)
     who = "another opener" if written is None else f"process {written}"
     close = "close the store there"
@@ -360,7 +361,7 @@ def _forget_in_child() -> None:
     """A forked child drops its copies, or the lock would outlive the process that holds it."""
     while _held:
         _, (descriptors, steps) = _held.popitem()
-        _through(steps, None)  # none is left that would let go of the parent's
+        _through(steps, None)  # uses them up: they would release the parent's lock
         for fd in descriptors:
             with contextlib.suppress(OSError):
                 os.close(fd)

@@ -1,4 +1,4 @@
-"""Whether a file system can hold a store: tried out, not looked up in a list of names."""
+"""Finds out whether a file system can hold a store: by trying, not by a list of names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROBE_PREFIX = ".octavo-probe-"
 """Names that the probe makes and removes; one left by a crash may be removed."""
 
 _LONGEST_NAME = 80
-"""Bytes: below its directory an open store makes no path that is longer, with its snapshots'."""
+"""Bytes. Below its directory an open store, with its snapshots, makes no longer path."""
 
 _ABSENT = frozenset(
     {
@@ -34,16 +34,16 @@ _ABSENT = frozenset(
         errno.EBADF,
     }
 )
-"""What a system answers where a file system does not have something. Others are failures."""
+"""Errors that say that a file system does not have something. Others are failures."""
 
 _MARK = b"octavo"
 
 _SET_ASIDE = 0x4030582A
 """Linux's FS_IOC_RESVSP64: fallocate with FALLOC_FL_KEEP_SIZE, for which Python has no name."""
 _ROOM = struct.Struct("@hhqqiI16s")
-"""Its argument: type, whence, start, length, and what nobody reads."""
+"""Its argument: type, whence, start, length, and fields that nobody reads."""
 PLENTY = 8
-"""Room is set aside only where there is so many times as much."""
+"""Room is set aside only where so many times as much is free."""
 
 
 def refuse_unsupported(path: str) -> None:
@@ -120,8 +120,8 @@ def _syncs(path: str) -> bool:
 
 
 def finds_room_late(path: str) -> bool:
-    """Whether the file system is known to look for a place for what was appended only as it is
-    synced, and to set room aside at no cost worth speaking of."""
+    """Whether the file system is known to look for room for appended bytes only as they are synced,
+    and to set room aside at no cost worth speaking of."""
     return file_system_of(path).partition(" ")[0] == "ext4"
 
 

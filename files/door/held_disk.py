@@ -1,9 +1,10 @@
-"""Where nothing can be made beside a store, what is linked is held open instead.
+"""A disk that holds files open instead of linking them, where nothing can be made beside a store.
 
-A read-only mount, another user's store, a full disk: no link can be made there. But a file that is
-open stays whole after its owner removed it. So a directory of links is a table of open files here,
-which no other process sees, and which goes with the process however that ends. What is written
-into such a directory is a temporary file without a name, in memory where none can be made.
+On a read-only mount, in another user's store, on a full disk no link can be made. But a file that
+is open stays whole after its owner removed it. So this disk has a table of open files in the place
+of a directory of links: no other process sees it, and it goes with the process, however that ends.
+A new file in such a directory is a temporary file without a name, or, where none can be made, one
+in memory.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ NO_LINKS = (
     *READ_ONLY, errno.ENOSPC, errno.EDQUOT, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP,
     errno.ENOSYS,
 )  # fmt: skip
-"""What a system says where this process can make or link nothing."""
+"""Errors that say that this process can make or link nothing."""
 
 
 class HeldDisk(RealDisk):
@@ -44,11 +45,12 @@ class HeldDisk(RealDisk):
         self._made: dict[str, dict[str, Descriptor]] = {}
 
     def _table(self, path: str) -> dict[str, Descriptor] | None:
-        """The table that a path is in; None: it is the file system's."""
+        """The table that a path is in; None: the path is the file system's."""
         return self._made.get(directory_of(path))
 
     def _held(self, path: str) -> Descriptor | None:
-        """The open file of a path; None: it is the file system's. Raises FileNotFoundError."""
+        """The open file of a path; None: the path is the file system's. Raises
+        FileNotFoundError."""
         table = self._table(path)
         if table is None:
             return None
@@ -89,7 +91,7 @@ class HeldDisk(RealDisk):
         self._made.setdefault(path, {})
 
     def _hand_over(self, directory: str) -> None:
-        """Nothing was made that another user could meet."""
+        """Do nothing: nothing was made that another user could see."""
 
     def link(self, source: str, target: str) -> None:
         held = self._held(source)
@@ -136,14 +138,15 @@ class HeldDisk(RealDisk):
             super().sync_file(path)
 
     def hold_file(self, path: str) -> FileLock:
-        """Nobody else sees that it is held."""
+        """As any disk's; but of a file in a table nobody else sees that it is held."""
         return FileLock(path, bool) if self._held(path) else super().hold_file(path)
 
 
 @contextmanager
 def _where_any_is_written() -> Iterator[None]:
-    """A file system that never writes, as squashfs, has no fsync: what is there is durable. Not so
-    where it is refused as EROFS: that is one which writes no more since it met an error."""
+    """Within it a sync does nothing in a file system that never writes, as squashfs, and so has no
+    fsync: all is durable there. Not where it is refused as EROFS: such a file system has stopped
+    writing because of an error."""
     try:
         yield
     except OSError as error:
@@ -152,7 +155,7 @@ def _where_any_is_written() -> Iterator[None]:
 
 
 def _nameless() -> tuple[str, int]:
-    """(where it is, a descriptor) of a new file without a name."""
+    """(where it is, a descriptor) of a new file without a name, in memory if need be."""
     with unbroken, loading:
         import tempfile
     try:

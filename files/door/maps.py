@@ -1,4 +1,4 @@
-"""Whole files as maps and copies, and how many of them a process may have."""
+"""Maps and copies whole files, and tells how many maps a process may have."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ HOLDS_DESCRIPTOR = sys.version_info < (3, 13)
 _MAPS = 65_530
 """What Linux lets a process map, if nobody changed it."""
 _MOSTLY = {resource.RLIMIT_NOFILE: 1024}
-"""What a limit mostly is."""
+"""What a limit usually is, where the system does not tell."""
 _PIECE = 1 << 20
 _LONG_BYTES = 1 << 32
 
 
 def length_of(fd: int) -> int:
-    """A file's length in bytes; of one above 4 GiB up to the last that was written. Files of a
-    store are hardly ever so long: one that a hole lengthened would be read for hours."""
+    """A file's length in bytes; above 4 GiB only up to the last bytes that were written. Files of a
+    store are hardly ever so long, and one that a hole lengthened would be read for hours."""
     length = os.fstat(fd).st_size
     if length <= _LONG_BYTES:
         return length
@@ -36,7 +36,7 @@ def length_of(fd: int) -> int:
 
 
 def length_at(path: str) -> int:
-    """The same of the file of this name; of a link its own length."""
+    """``length_of`` the file of this name; of a symbolic link its own length."""
     length = os.lstat(path).st_size
     if length <= _LONG_BYTES:
         return length
@@ -48,7 +48,7 @@ def length_at(path: str) -> int:
 
 
 def map_whole(fd: int) -> mmap.mmap | bytes:
-    """A file as it is now, to be read; b"" if it is empty. ``fd`` may be closed then."""
+    """Map a file as it is now, to read it; b"" if it is empty. ``fd`` may be closed then."""
     length = length_of(fd)
     if not length:
         return b""
@@ -58,9 +58,9 @@ def map_whole(fd: int) -> mmap.mmap | bytes:
 
 
 def copied_map(fd: int, start: int) -> mmap.mmap | bytes:
-    """As Disk.map_growing. Of what is written while it is read a later byte may be seen without an
-    earlier one. So all up to the last that was not zero, before which that was written, is read
-    once more."""
+    """As Disk.map_growing. A read of what is just being written may see a later byte without an
+    earlier one. So everything up to the last byte that was not zero is read once more: what stands
+    before that byte was written before it."""
     length = length_of(fd)
     if not length:
         return b""
@@ -74,8 +74,8 @@ def copied_map(fd: int, start: int) -> mmap.mmap | bytes:
 
 
 def _read_into(fd: int, room: memoryview, at: int) -> int:
-    """Fill it from ``at`` on with what stands there in the file; where that ends. The descriptor's
-    own position is not moved: others may use it."""
+    """Fill ``room`` from ``at`` on with what stands there in the file, and return where that ends.
+    The descriptor's own position is not moved: others may use it."""
     while at < len(room) and (taken := _pread_into(fd, room[at:], at)):
         at += taken
     return at
@@ -94,7 +94,7 @@ def _pread_into(fd: int, room: memoryview, at: int) -> int:
 
 
 def _zeros_from(copy: mmap.mmap, start: int) -> int:
-    """Where the zeros at its end begin, not before ``start``."""
+    """Where the zeros at the end of ``copy`` begin, but not before ``start``."""
     end = len(copy)
     while end > start:
         at = max(end - _PIECE, start)

@@ -1,4 +1,4 @@
-"""What file system a path, or an open file, is on, by the system's table of mounts."""
+"""Tells what file system a path, or an open file, is on, by the system's table of mounts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ _MOUNTS = "/proc/self/mountinfo"
 
 
 def type_of(fd: int, mounts: str = _MOUNTS) -> str:
-    """The type of the file system that an open file is on, by its device, for at its path something
-    else may be mounted by now. "" where the table has none: btrfs gives its files others."""
+    """The type of the file system that an open file is on. It is found by the file's device, since
+    something else may be mounted at its path by now; "" where the table does not have that: btrfs
+    gives its files other devices."""
     try:
         device = os.fstat(fd).st_dev
         number = f"{os.major(device)}:{os.minor(device)}"

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def refuse_links(disk: Disk, *directories: str) -> None:
-    """Raise Corruption where a directory of a store is a symbolic link: what is done in a store
-    stays in it, whoever made it."""
+    """Raise Corruption where a directory of a store is a symbolic link: whoever made it, what is
+    done in a store must stay in it."""
     for path in directories:
         if disk.is_link(path):
             raise Corruption(path, 0, "not ours", expected="directory", found="symbolic link")
@@ -30,7 +30,7 @@ def directory_of(path: str) -> str:
 
 
 def are_one(one: str, other: str) -> bool:
-    """Whether two names are known to be of one file. Of a disk that is simulated none are."""
+    """Whether two names are known to be of one file. On a simulated disk none are."""
     try:
         return os.path.samestat(os.lstat(one), os.lstat(other))
     except OSError:
@@ -38,7 +38,8 @@ def are_one(one: str, other: str) -> bool:
 
 
 def unlink_file(path: str) -> None:
-    """As ``os.unlink``; of a directory IsADirectoryError, also where the system's word is EPERM."""
+    """As ``os.unlink``; raises IsADirectoryError for a directory, also where the system says
+    EPERM."""
     try:
         os.unlink(path)
     except PermissionError as error:

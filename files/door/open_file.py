@@ -27,11 +27,11 @@ OPEN_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 _PIECE = 1 << 20
 MOST_BYTES = 0x7FFFF000
-"""Bytes that one call takes or gives: of Linux no more, and macOS refuses more."""
+"""The most bytes for one call: Linux takes or gives no more, macOS refuses more."""
 _STANDARD = 2
 """The highest descriptor that others write to without having opened it."""
 _LOOK_SECONDS = 1.0
-"""How often who waits for a thread looks whether there is one still."""
+"""How often a thread that waits for another looks whether that still exists."""
 
 
 class AppendFile(ABC):
@@ -53,7 +53,7 @@ class AppendFile(ABC):
     system call, for hot paths. Look it up for each write: ``close`` replaces it."""
     pread: Callable[[int, int], bytes]
     """(length, offset) -> bytes; fewer only where the file ends, or beyond 2 GiB in one call.
-    Takes memory for ``length`` bytes first: check a length that comes from a file before."""
+    Takes memory for ``length`` bytes first: a length that comes from a file has to be checked."""
     pwrite: Callable[[Buffer, int], int]
     """(bytes, offset) -> bytes taken; the end for ``write`` stays where it is."""
 
@@ -70,7 +70,7 @@ class AppendFile(ABC):
         return read_whole(self.pread, length, offset)
 
     def _whole(self, buf: Buffer, write: Callable[[Buffer, int], int]) -> None:
-        """``write`` takes what is left, and how many bytes were taken before."""
+        """Call ``write(what is left, bytes taken before)`` until all of ``buf`` is taken."""
         try:
             taken = write(buf, 0)
             if type(buf) is bytes and taken == len(buf):
@@ -86,8 +86,8 @@ class AppendFile(ABC):
             raise
 
     def pwrite_parts(self, parts: Sequence[bytes], offset: int) -> int:
-        """As ``pwrite`` of these behind one another, of which each is some KiB at least, or there
-        are few: where the system can, without a copy of them all."""
+        """As ``pwrite`` of these parts behind one another; where the system can, without a copy of
+        them all. Each should have some KiB, or there should be few."""
         return self.pwrite(b"".join(parts), offset)
 
     def has_write_maps(self) -> bool:
@@ -116,8 +116,8 @@ class AppendFile(ABC):
         """Make the bytes and the length durable; not the name. Never retry one that raised."""
 
     def begin_sync(self) -> Callable[[], None]:
-        """Begin a ``sync``, and go on: what is given waits for its end, and raises what it raised.
-        Call that once. The file may be closed meanwhile, but not written to."""
+        """Begin a ``sync`` and return a function that waits for its end, and raises what it raised;
+        call that once. The file may be closed meanwhile, but not written to."""
         self.sync()
         return _nothing  # a disk may have no way to do both
 
@@ -125,8 +125,8 @@ class AppendFile(ABC):
     def truncate(self, length: int) -> None:
         """Cut the file to ``length``, or leave it where it is no longer, and write on at its end.
 
-        Never lengthens it: of what is there without having been written a file system in memory
-        finds the room only when it is read, and kills who reads a map of it when there is none."""
+        Never lengthens it: for bytes that were never written, a file system in memory finds room
+        only when they are read, and if there is none kills whoever reads them through a map."""
 
     def close(self) -> None:
         """Give the descriptor back, without syncing. Idempotent; later calls raise EBADF."""
@@ -195,7 +195,7 @@ else:
 
 @contextlib.contextmanager
 def naming(path: str) -> Iterator[None]:
-    """Within it an OSError of a descriptor, which has no name, gets this one."""
+    """A context in which an OSError of a descriptor, which has no name, gets this one."""
     try:
         yield
     except OSError as error:
@@ -217,7 +217,8 @@ def untraced(error: OSError, path: str) -> OSError:
 
 
 def _failed_untold(fd: int) -> OSError:
-    """An fsync takes no memory; only what says that it failed does. So it failed."""
+    """The error of a sync that raised MemoryError: an fsync takes no memory, only the error that
+    says that it failed does. So it failed."""
     return OSError(errno.EIO, "a sync failed, and there was no memory to say why", fd)
 
 
@@ -263,8 +264,8 @@ def open_regular(path: str, flags: int) -> int:
 
 
 def link_file(source: str, target: str) -> None:
-    """As ``os.link``, also of a symbolic link itself: those lead out of the store. Corruption where
-    a directory has the place of the file."""
+    """As ``os.link``, but of a symbolic link itself: those lead out of the store. Raises Corruption
+    where a directory has the place of the file."""
     try:
         os.link(source, target, follow_symlinks=False)
     except PermissionError:
@@ -279,8 +280,8 @@ def pread_all(fd: int, length: int, offset: int) -> bytes:
 
 
 def read_whole(pread: Callable[[int, int], bytes], length: int, offset: int) -> bytes:
-    """What preads give until there is enough, or no more. One breaks off where a device fails: the
-    next one tells of that."""
+    """Call ``pread`` until there are ``length`` bytes, or no more. A read stops short where a
+    device fails: the next one raises the error."""
     first = pread(length, offset)
     if len(first) == length or not first:
         return first
@@ -293,9 +294,9 @@ def read_whole(pread: Callable[[int, int], bytes], length: int, offset: int) -> 
 
 
 def lead_nowhere(fd: int) -> None:
-    """Give up what a descriptor leads to. Its number stays taken, as if of /dev/null."""
+    """Have a descriptor lead to /dev/null: what it led to is given up, its number stays taken."""
     nowhere = open_apart(os.devnull, os.O_RDWR)
-    if nowhere != fd:  # it is, where the number was given back and is the next to be given
+    if nowhere != fd:  # they are equal if the number was free, and so was given out for this
         os.dup2(nowhere, fd, inheritable=False)
         os.close(nowhere)
 
@@ -306,9 +307,9 @@ def _not_a_file(path: str, found: str) -> Corruption:
 
 
 def closer(fd: int) -> Callable[[], None]:
-    """What gives a descriptor back. Nothing that was promised durable hangs on what close() says,
-    and this says nothing: that is sync's work. No Python, in which a Ctrl-C could be lost, and come
-    before the closing."""
+    """A function that gives a descriptor back and reports nothing: no promise hangs on what close()
+    says, durability is sync's work. It runs no Python code, in which a Ctrl-C could be lost, and
+    come before the closing."""
     return partial(os.closerange, fd, fd + 1)
 
 
@@ -336,7 +337,7 @@ def pread_of(path: str) -> Callable[[int, int], bytes]:
 
 
 def pread_by(fd: Descriptor) -> Callable[[int, int], bytes]:
-    """Reads by a descriptor: each has what is asked for read, and no more around it."""
+    """``pread`` of a descriptor; the system is advised to read no more than is asked for."""
     if sys.platform != "darwin" and hasattr(os, "posix_fadvise"):
         with contextlib.suppress(OSError):  # it is advice
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
@@ -379,7 +380,7 @@ class RealFile(AppendFile):
 
     def close(self) -> None:
         if self._write_maps:
-            with contextlib.suppress(OSError):  # for who copies what changed
+            with contextlib.suppress(OSError):  # for tools that copy what has changed
                 os.utime(self.fd)
         super().close()
 
@@ -420,7 +421,7 @@ class RealFile(AppendFile):
                 raise failed[0]
 
         try:
-            # None of threading's, whose start waits for ever for one that found no memory to begin.
+            # Not threading.Thread: its start waits for ever if the thread has no memory to begin.
             _thread.start_new_thread(run, ())
         except RuntimeError:  # the system gives no thread
             return super().begin_sync()

@@ -1,9 +1,9 @@
-"""The operating system's file systems as the owner of a store uses them: by paths, which lead to
-that store only as long as its directory stands where it was opened.
+"""The disk of a store's owner: it changes no names once the store's directory no longer stands
+where it was opened.
 
-Somebody may move an open store, or put a backup or a new store in its place, and names there are
-then none of the old owner's: what it made would be taken in by another store, what it removed would
-be that store's file under the same name.
+Somebody may move an open store, or put a backup or a new store in its place. Then the names there
+are not the old owner's: what it made would be taken in by another store, and what it removed would
+be that store's file of the same name.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def _if_it_stands(
 
 
 class OwnDisk(RealDisk):
-    """Changes no name once another directory stands where the lock was taken. Two system calls
-    more a change. Reading goes on: what is open is open, and what is not is told."""
+    """Changes no name once another directory stands where the lock was taken, for two more system
+    calls a change. Reading goes on: what is open stays open, and for the rest errors say why."""
 
     def __init__(self, lock: FileLock) -> None:
         self._lock = lock
@@ -52,7 +52,8 @@ class OwnDisk(RealDisk):
     _make_directory = _if_it_stands(RealDisk._make_directory)
 
     def map(self, path: str) -> mmap.mmap | bytes:
-        """As any disk's; a file that is missing because all of them are is not called damage."""
+        """As any disk's; but a file that is missing because the whole store is gone is no damage:
+        that raises a storage error."""
         try:
             return super().map(path)
         except FileNotFoundError:
@@ -63,7 +64,8 @@ class OwnDisk(RealDisk):
             raise
 
     def reason(self, error: OSError) -> OSError:
-        """Of a file that is missing: that all of them are, where that is so."""
+        """As any disk's; for a missing file, where the whole store is gone, the error that says
+        so."""
         if isinstance(error, FileNotFoundError):
             try:
                 self._lock.refuse_replaced()
@@ -92,5 +94,5 @@ class OwnDisk(RealDisk):
 
 
 def owned(disk: Disk, lock: FileLock) -> Disk:
-    """The disk for who holds a store's lock; a simulated one as it is."""
+    """The disk for the holder of a store's lock; a simulated disk is given back as it is."""
     return OwnDisk(lock) if type(disk) is RealDisk else disk

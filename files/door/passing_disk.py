@@ -1,9 +1,9 @@
-"""What a process makes beside a store for as long as it reads there: nothing of it need outlive a
-power cut, which ends the reader, too. So none of it is synced.
+"""A disk for what a process makes beside a store just while it reads there. It syncs none of that:
+nothing of it need outlive a power cut, which ends the reader, too.
 
-A power cut may leave any part of such a directory, or give one back that was removed. Then it is
-what a killed reader leaves: nobody asks for it any more, checksums and missing files tell whoever
-does, and it is swept.
+A power cut may leave any part of such a directory, or bring one back that was removed. Then it is
+like what a killed reader leaves: nobody asks for it any more, checksums and missing files stop
+whoever does, and it is swept.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class _Passing(RealFile):
     __slots__ = ()
 
     def sync(self) -> None:
-        """It goes with its directory."""
+        """Do nothing: the file goes with its directory."""
 
     begin_sync = AppendFile.begin_sync
 
@@ -35,7 +35,7 @@ class PassingDisk(RealDisk):
         return _Passing(path, file.fd) if directory_of(path) in self._made else file
 
     def mkdir(self, path: str, within: str = "") -> None:
-        """A new directory; those above it are durable, where there are none."""
+        """Make a new directory; those above it, if they are missing, are made durably."""
         above = directory_of(path)
         if not self.exists(above):
             super().mkdir(above, within)
@@ -52,5 +52,5 @@ class PassingDisk(RealDisk):
 
 
 def passing(disk: Disk) -> Disk:
-    """The disk for who only reads; a simulated one as it is."""
+    """The disk for a process that only reads; a simulated disk is given back as it is."""
     return PassingDisk() if type(disk) is RealDisk else disk

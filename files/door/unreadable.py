@@ -1,8 +1,8 @@
-"""Bytes that a device does not give back, as of a bad sector: a read tells of them, by an error,
-where a map ends the process that touches them (SIGBUS).
+"""Guards against bytes that a device does not give back, as of a bad sector: a read of them raises
+an error, but a map kills the process that touches them (SIGBUS).
 
-So who checks a file has it read through before it is looked at through a map. And who saves what is
-left has other bytes in their place, which no checksum holds for: they are then damaged like any.
+So a check reads a file through before it looks at it through a map. And a salvage puts other bytes
+in their place, which match no checksum: they count as damaged like any others.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from octavo.files.door.disk import Disk, RealDisk
 from octavo.files.errors import Corruption
 
 _OF_DEVICES = (errno.EIO, errno.EBADMSG, errno.ENODATA, getattr(errno, "EUCLEAN", errno.EIO))
-"""What systems say of bytes that a device does not give back, or not as they were written."""
+"""Errors for bytes that a device does not give back, or not as they were written."""
 _PIECE_BYTES = 1 << 20
 _PAGE_BYTES = 4096
 _FILLER = b"not to be read. " * (_PAGE_BYTES // 16)
-"""No zeros: behind what was written to the journal zeros say that there is no more."""
+"""Not zeros: in a journal file zeros say that nothing more was written."""
 
 
 class Unreadable(Corruption):
@@ -27,7 +27,7 @@ class Unreadable(Corruption):
 
 
 def refuse_unreadable(disk: Disk, path: str) -> None:
-    """Read a file through; it is in memory then, if it has the room. Raises Unreadable, OSError.
+    """Read a file through; then it is in memory, if there is room. Raises Unreadable, OSError.
     0.04 ms a MiB where it was in memory before."""
     for at, _, error in _pieces(disk, path):
         if error is not None:
@@ -36,8 +36,8 @@ def refuse_unreadable(disk: Disk, path: str) -> None:
 
 
 def _pieces(disk: Disk, path: str) -> Iterator[tuple[int, bytes, OSError | None]]:
-    """A file from front to back: where each piece begins, and its bytes; or others in the place of
-    those that cannot be read, and why not."""
+    """The pieces of a file from front to back: (where it begins, its bytes, None), or, where these
+    cannot be read, (where it begins, other bytes in their place, the error)."""
     pread, size = disk.opened_to_read(path), disk.size(path)
     at, most = 0, _PIECE_BYTES
     while at < size:
@@ -61,10 +61,10 @@ def _pieces(disk: Disk, path: str) -> Iterator[tuple[int, bytes, OSError | None]
 
 
 class SalvageDisk(RealDisk):
-    """What cannot be read of a file reads as other bytes, so that the rest of it can be saved.
+    """A disk on which bytes that cannot be read read as others, so that the rest can be saved.
 
-    A file is read through before it is mapped; one of which bytes cannot be read is copied into
-    memory.
+    A file is read through before it is mapped; if some of its bytes cannot be read, it is copied
+    into memory.
     """
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class SalvageDisk(RealDisk):
         return copy
 
     def _copied(self, path: str) -> mmap.mmap | None:
-        """The bytes of a file, if not all of them can be read."""
+        """A copy of a file, if not all of its bytes can be read; else None."""
         try:
             refuse_unreadable(self, path)
         except Unreadable as wrong:

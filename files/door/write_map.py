@@ -1,15 +1,15 @@
-"""A write map: the end of a file that is being written, as a map to write into.
+"""Makes write maps: the end of a file that is being written, as a map to write into.
 
-A small write takes the system several times as long to be called as to be done. Into a map it is a
+A system call for a small write takes several times as long as the write itself. Into a map it is a
 copy of memory: it is in the file at once, for whoever reads that, and stays if the process is
 killed, as what a call wrote does.
 
-But a page that cannot be had as it is first written to kills the process, where a call would raise
-an error. So there is one only over bytes that a call has just written, in file systems that find
-room for a page once; and the system makes each of its pages ready, which does raise errors. Once
-the system has written a page out, the next write to it asks the file system anew; one that failed
-meanwhile may kill then, or one without room, where a copy was made that shares the file's blocks.
-So a write map is left after a moment.
+But if the system cannot provide a page as it is first written to, a map kills the process where a
+call would raise an error. So write maps are only made over bytes that a call has just written, in
+file systems that find room for a page once; and the system is made to get each page ready before,
+which does raise errors. Once it has written a page out, the next write to that asks the file system
+anew, and may kill the process if the file system failed meanwhile, or has no room and the file's
+blocks are shared with a copy. So a write map is left after a moment.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@
     <ms>-<id>.taken     the request's second name: from now on its owner may have done it
     <ms>-<id>.answer    {"first_sqn", "last_sqn", "repeated"}, or {"error": class, "message"}
 
-JSON, its ``checksum`` xxh3-64 of the other fields with sorted keys; written atomically. Who asked
-has the request locked as long as it waits (``held``), and removes all three: so the owner does
-nothing for somebody who was killed or gave up, and who gave up knows whether it may have been done.
-``ms``: the moment of asking, by which what a killed one left is removed.
+JSON, its ``checksum`` xxh3-64 of the other fields with sorted keys; written atomically. The asker
+has the request locked as long as it waits (``held``), and removes all three files: so the owner
+does nothing for one that was killed or gave up, and one that gave up knows whether it may have been
+done. ``ms``: the moment of asking, by which what a killed asker left is removed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MAX_BYTES = 16 << 20
 
 
 class Request:
-    """What one asks of a store's owner. Nothing is written before ``ask``."""
+    """A request to a store's owner, for the one who asks. Nothing is written before ``ask``."""
 
     def __init__(self, disk: Disk, store: str, told: dict[str, Any], now_ms: int) -> None:
         self._disk = disk
@@ -47,7 +47,8 @@ class Request:
         self._begun = False
 
     def ask(self) -> None:
-        """Put it there, locked; but once. Not synced: behind a power cut nobody waits for it."""
+        """Put the request into the inbox, locked; the first call alone does. Not synced: after a
+        power cut nobody waits for it."""
         if self._lock is not None:
             return
         disk, path = self._disk, self._path + REQUEST
@@ -64,18 +65,18 @@ class Request:
         self._lock = lock
 
     def answer(self) -> dict[str, Any] | None:
-        """What the owner said, if it did. Raises Corruption."""
+        """The owner's answer; None: there is none yet. Raises Corruption."""
         return read(self._disk, self._store, self._stem + ANSWER)
 
     def withdraw(self) -> bool:
-        """Wait no more, and leave nothing; whether the owner may have done it. Where not, it never
+        """Stop waiting and remove all files. Whether the owner may have done it; if not, it never
         will. Idempotent."""
         if not self._begun:
-            return False  # and what says why is not hidden by an inbox that cannot be searched
+            return False  # or an inbox that cannot be searched would hide the error that matters
         disk, store, stem = self._disk, self._store, self._stem
         try:
             remove(disk, store, stem + REQUEST, stem + REQUEST + TEMPORARY_SUFFIX)
-            taken = disk.exists(self._path + TAKEN)  # it can be no more, its first name being gone
+            taken = disk.exists(self._path + TAKEN)  # not any more: its first name is gone
             remove(disk, store, stem + TAKEN, stem + ANSWER)
         finally:
             if self._lock is not None:
@@ -84,13 +85,13 @@ class Request:
 
 
 def is_held(disk: Disk, store: str, name: str) -> bool:
-    """Whether who asked for this lives, and waits. Raises Corruption."""
+    """Whether the asker of this request is alive, and waits. Raises Corruption."""
     return disk.is_held(f"{store}/{INBOX}/{name}")
 
 
 def take(disk: Disk, store: str, name: str) -> bool:
-    """To be asked by the owner before it does what it cannot undo: whether somebody waits for this
-    request. From then on who asked cannot know whether it was done but from the answer."""
+    """Mark a request as taken, as the owner does before anything that it cannot undo. False: nobody
+    waits for it. From then on only the answer tells the asker whether it was done."""
     path = f"{store}/{INBOX}/{name}"
     if not is_held(disk, store, name):
         return False
@@ -104,20 +105,20 @@ def take(disk: Disk, store: str, name: str) -> bool:
 
 
 def forget(disk: Disk, store: str, name: str) -> None:
-    """Remove a request that nobody waits for, with all that belongs to it; but not from under who
-    is about to look whether it was taken, and removes it then."""
+    """Remove a request that nobody waits for, with all that belongs to it; but not while its asker
+    is about to look whether it was taken: that one then removes it."""
     stem = name.removesuffix(REQUEST)
     if not _lives(disk, store, stem):
         remove(disk, store, name, stem + TAKEN, stem + ANSWER)
 
 
 def _lives(disk: Disk, store: str, stem: str) -> bool:
-    """Whether who asked has it locked still, under either of its names."""
+    """Whether the asker still has the request locked, under either of its names."""
     return any(is_held(disk, store, stem + kind) for kind in (REQUEST, TAKEN))
 
 
 def write(disk: Disk, store: str, name: str, told: dict[str, Any]) -> None:
-    """Put an answer there, durably, or a request that nobody has locked."""
+    """Put an answer into the inbox, durably; or a request that nobody has locked."""
     refuse_links(disk, f"{store}/{INBOX}")
     disk.mkdir_within(store, INBOX)
     disk.write_atomically(f"{store}/{INBOX}/{name}", encoded(told))
@@ -133,18 +134,18 @@ def read(disk: Disk, store: str, name: str) -> dict[str, Any] | None:
 
 
 def remove(disk: Disk, store: str, *names: str) -> None:
-    """Take these away, as far as they are there."""
+    """Remove these files, as far as they are there."""
     for name in names:
-        with suppress(FileNotFoundError):  # both sides may
+        with suppress(FileNotFoundError):  # both sides may remove them
             disk.unlink(f"{store}/{INBOX}/{name}")
 
 
 def waiting(disk: Disk, store: str, now_ms: int, stuck: set[str] | None = None) -> list[str]:
-    """Requests without an answer, oldest first; what is too old is removed, but for a request that
-    is held, with its answer. One listing. Raises Corruption where the inbox is a link.
+    """Requests without an answer, oldest first. Files that are too old are removed, but not those
+    of a request that is still held. One listing. Raises Corruption where the inbox is a link.
 
-    What cannot be removed stands in the way of nothing: it is added to ``stuck``, with a warning,
-    and what is there already is not tried.
+    What cannot be removed stops nothing: it is added to ``stuck``, with a warning; what is in that
+    already is not tried again.
     """
     if not disk.exists(f"{store}/{INBOX}"):
         return []
@@ -166,7 +167,8 @@ def waiting(disk: Disk, store: str, now_ms: int, stuck: set[str] | None = None) 
 
 
 def _waited_for(disk: Disk, store: str, stem: str) -> bool:
-    """Whether who asked lives: the clock, its own or the owner's, may be days off."""
+    """Whether the asker is alive; age does not tell, since its clock or the owner's may be days
+    off."""
     with suppress(OctavoError, OSError):
         return _lives(disk, store, stem)
     return False

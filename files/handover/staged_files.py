@@ -1,4 +1,4 @@
-"""The files of an attempt, as they stand in staging, against what it says of them."""
+"""Checks the files of an attempt in staging against what the attempt says of them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from octavo.files.ledger.sst import Sst
 
 
 def check(disk: Disk, where: str, attempt: Attempt) -> None:
-    """That they are there and are the ones it made: lengths, checksums of tables. Raises
-    Corruption."""
+    """Check that the files are there and are those that the attempt made, by lengths and checksums
+    of tables. Raises Corruption."""
     for journal in attempt.journals:
         path = f"{where}/{journal.name}"
         try:

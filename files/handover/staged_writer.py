@@ -40,19 +40,19 @@ LEDGER_ROWS = 1 << 18
 LEDGER_BYTES = 64 << 20
 MAX_VALUE_BYTES = 1 << 30
 _MOST_TRIES = 8
-"""To make something in a folder that others may remove while it is empty."""
+"""How often it tries to make something in a folder that others may remove while it is empty."""
 _SHOWN_BYTES = 40
-"""Of a key that is told."""
+"""Bytes of a key that a message shows."""
 _FLUSH_BYTES = 1 << 20
 """So much is written at once, while the processor's caches have it."""
 _PIECE_BYTES = 2 << 20
-"""Some rows are encoded together: no more than so many bytes of them, but for the last,"""
+"""Rows are encoded together up to so many bytes, and the row that passes them,"""
 _PIECE_ROWS = 1 << 15
-"""and rows."""
+"""or up to so many rows."""
 
 
 class StagedWriter:
-    """One attempt of one task. Call ``finish`` or ``abandon``; the latter leaves nothing."""
+    """Writes for one attempt of one task. Call ``finish`` or ``abandon``, which leaves nothing."""
 
     def __init__(
         self,
@@ -66,8 +66,9 @@ class StagedWriter:
         file_bytes: int = FILE_BYTES,
         file_records: int = FILE_RECORDS,
     ) -> None:
-        """``now_ms``: when its rows count as written. ``clock_ms``: by it files say when they were
-        begun, so that one is not swept who writes for longer than left-overs are kept."""
+        """``now_ms``: when its rows count as written. ``clock_ms``: the clock by which files' names
+        say when they were begun, so that a writer that takes longer than left-overs are kept is not
+        swept."""
         self._disk = disk
         self._store = store
         self._folder = staging.folder(store, job)
@@ -85,12 +86,12 @@ class StagedWriter:
     # ------------------------------------------------------------ rows
 
     def put_many(self, bucket: bytes, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
-        """Plain puts of one bucket. Raises Misuse (a key that is empty or too long), OSError."""
+        """Write plain puts of one bucket. Raises Misuse (a key is empty or too long), OSError."""
         self.add(Operations(column_of(keys), column_of(values), (bucket,)))
 
     def add(self, operations: Operations) -> None:
-        """The next ones; of plain puts some 0.25 us each. Raises Misuse (a key that is empty or too
-        long, say, or too many long ones), OSError."""
+        """Write the next operations; plain puts take some 0.25 us each. Raises Misuse (a key is
+        empty or too long, say, or too many are long), OSError."""
         if not len(operations):
             return
         _check_lengths(operations)
@@ -147,8 +148,8 @@ class StagedWriter:
         self._written = self._offsets[-1]
 
     def _seal(self) -> None:
-        """The file is whole: its tables, then, while it is synced, the ledger's rows of its
-        records."""
+        """Seal the file, which has all its records: write its tables and, while it is synced, the
+        ledger files of its records."""
         file = self._file
         if file is None:
             return
@@ -184,14 +185,15 @@ class StagedWriter:
         self._journals.append(made)
 
     def _noted(self, name: str) -> str:
-        """The name of a file that is about to be made."""
+        """Note the name of a file that is about to be made, for ``abandon``; returns it."""
         self._made.append(name)
         return name
 
     # ------------------------------------------------------------ the end
 
     def finish(self) -> Attempt:
-        """All is durable, and said to be: what the commit is to name. Raises OSError, Misuse."""
+        """Make all durable, and say so in the attempt's file. Returns what the commit is to name.
+        Raises OSError, Misuse."""
         if self._file is not None and len(self._offsets) > 1:
             self._seal()
         attempt = Attempt(self._job, self._attempt, tuple(self._journals), self._clock_ms())
@@ -204,8 +206,8 @@ class StagedWriter:
         return attempt
 
     def _in_folder(self, make: Callable[[], T]) -> T:
-        """What ``make`` makes in the job's folder; while it is empty another attempt's end, or an
-        opening of the store, may remove it."""
+        """Have ``make`` make something in the job's folder, which is made before if need be: while
+        it is empty, another attempt's end, or an opening of the store, may remove it."""
         for _ in range(_MOST_TRIES):
             self._disk.mkdir_within(self._store, f"{staging.STAGING}/{self._job}")
             with suppress(FileNotFoundError):
@@ -227,7 +229,7 @@ class StagedWriter:
 
 
 def _check_lengths(operations: Operations) -> None:
-    """Raises Misuse that names the first row of which something is too long."""
+    """Raise Misuse that names the first row of which something is too long."""
     keys, values = lengths_of(operations.keys.offsets), lengths_of(operations.values.offsets)
     whole = keys + operations.bucket_bytes()
     _refuse(operations, keys < 1, "64 KiB, and at least a byte")
@@ -249,8 +251,8 @@ def _refuse(operations: Operations, wrong: Mask, allowed: str) -> None:
 
 
 def _ledger_rows(place: Place, operations: Operations) -> Columns:
-    """What the ledger is to know of some operations of a file, in their order; keys and metadata
-    are copied."""
+    """The ledger rows of some operations of a file, in their order; keys and metadata are
+    copied."""
     count = len(operations)
     flags = repeated(np.uint8(0), count)
     if operations.deletes is not None or operations.expiries is not None:

@@ -32,7 +32,7 @@ ATTEMPT_SUFFIX = ".json"
 _FORMAT = 1
 _MAX_ATTEMPT_BYTES = 64 << 20
 _OTHERS_BYTES = 1 << 20
-"""Of those: more than all takes but the journal files."""
+"""A part of these: more than all takes that an attempt says besides its journal files."""
 KEPT_MS = 86_400_000
 """How long the files of a job that was not committed are kept, from its newest one on."""
 _AGE = re.compile(r"-([0-9a-f]{12})-[0-9a-f]{16}")
@@ -78,12 +78,12 @@ class Attempt:
 
     @property
     def count(self) -> int:
-        """Records."""
+        """How many records it has."""
         return sum(journal.count for journal in self.journals)
 
 
 def checked_name(what: str, name: object) -> str:
-    """A job's or an attempt's name, which becomes a file name. Raises Misuse."""
+    """A job's or an attempt's name, if it can be a file's name; else raises Misuse."""
     if not isinstance(name, str) or not _JOB.fullmatch(name):
         raise Misuse(
             f"{what}={shown(name)}: allowed are 1 to 128 letters, digits, '-', '_' and '.', "
@@ -98,14 +98,14 @@ def folder(store: str, job: str) -> str:
 
 
 class Room:
-    """What an attempt that is being made may still name: it is to be read as a whole. Only keys of
-    many KiB can use that up, the first and last ones of each ledger file."""
+    """How much more an attempt that is being made may say, since it is read as a whole. Only keys
+    of many KiB can use that up: it names the first and the last key of each ledger file."""
 
     def __init__(self) -> None:
         self._left = _MAX_ATTEMPT_BYTES - _OTHERS_BYTES
 
     def take(self, journal: StagedJournal) -> None:
-        """For this one. Raises Misuse."""
+        """Take the room for this journal file. Raises Misuse where there is not enough."""
         self._left -= len(json.dumps(asdict(journal))) + len(", ")
         if self._left < 0:
             raise Misuse(
@@ -115,7 +115,7 @@ class Room:
 
 
 def write_attempt(disk: Disk, store: str, attempt: Attempt) -> None:
-    """Say durably what the attempt made; all it names is durable before."""
+    """Write durably what the attempt made; all that it names must be durable before."""
     told: dict[str, Any] = {"format": _FORMAT, **asdict(attempt)}
     path = f"{folder(store, attempt.job)}/{attempt.name}{ATTEMPT_SUFFIX}"
     disk.write_atomically(path, encoded(told))
@@ -153,7 +153,8 @@ def read_attempt(disk: Disk, store: str, job: str, name: str) -> Attempt:
 
 
 def _check(journal: StagedJournal) -> None:
-    """Plain names and numbers, so that nothing outside of the folder is ever named."""
+    """Check that names and numbers are plain, so that nothing outside of the folder is ever named.
+    Raises ValueError, Misuse."""
     checked_name("name", journal.name)
     numbers = [journal.count, journal.bytes, journal.seed, journal.digest]
     for ledger in journal.ledgers:
@@ -167,9 +168,10 @@ def _check(journal: StagedJournal) -> None:
 
 
 def sweep(disk: Disk, store: str, now_ms: int) -> list[str]:
-    """Remove the folders of jobs that began no file for ``KEPT_MS`` and were never committed; their
-    names. Empty ones go, too, which a killed task leaves: who is about to make something there
-    makes the folder again. One whose age cannot be told, or that cannot go, is left alone."""
+    """Remove the folders of jobs that began no file for ``KEPT_MS`` and were never committed;
+    return their names. Empty ones, which a killed task leaves, go, too: a task that is about to
+    make something there makes its folder again. One whose age cannot be told, or that cannot be
+    removed, is left alone."""
     if not disk.exists(f"{store}/{STAGING}"):
         return []
     gone = []
@@ -189,14 +191,15 @@ def sweep(disk: Disk, store: str, now_ms: int) -> list[str]:
                 empty(disk, store, job)
                 gone.append(job)
         except FileNotFoundError:
-            continue  # whose it is removes it
+            continue  # its owner is removing it
         except OSError as error:  # another user's, say: no reason not to open the store
             log.warning("%s is left over, and cannot be removed: %s", where, error)
     return gone
 
 
 def _begun(disk: Disk, store: str, job: str, names: Sequence[str]) -> list[int]:
-    """When attempts of a job began files, ms UTC: these say so, and attempts that made none."""
+    """When attempts of a job began files, ms UTC, as their names say; if there are none, the times
+    that finished attempts without files say."""
     ages = [int(age.group(1), 16) for name in names if (age := _AGE.search(name))]
     if not ages:
         for name in names:
@@ -221,7 +224,7 @@ def drop(disk: Disk, store: str, job: str, attempts: Sequence[str]) -> None:
 
 
 def empty(disk: Disk, store: str, job: str) -> None:
-    """Remove a job's folder with all that is in it. Idempotent; what cannot go stays."""
+    """Remove a job's folder with all that is in it. Idempotent. Raises OSError where it cannot."""
     where = folder(store, job)
     if not disk.exists(where):
         return

@@ -1,7 +1,7 @@
-"""Compaction of the journal as a job: the live records of a run of files, in new files.
+"""The job that compacts the journal: it writes the live records of a run of files into new files.
 
-As all jobs a pure function from files to files (table.py), for the worker process. Which runs are
-worth it, scores.py tells.
+Like all jobs it is a pure function from files to files (table.py), for the worker process. Which
+runs are worth it, the estimates of scores.py tell.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from octavo.files.ledger.rows import Rows
 _CHUNK = 1 << 16
 _PIECE = 8 << 20
 _FEW = 512
-"""Fewer records with short values between others are moved one by one, with those."""
+"""Fewer records with short values, between others, are moved one by one like those."""
 _LARGE = 64 << 20
 """A value from this size on is moved by itself."""
 
@@ -57,9 +57,9 @@ class _Plan:
     batched: U8  # see _batched
 
     def parts(self) -> Iterator[_Part]:
-        """What stays, some records at a time; no batch that survives is in two of them. Headers are
-        read, and verified, anew: kept for all files of a run they would take much memory. Raises
-        Corruption."""
+        """The records that stay, some at a time; no batch that survives is in two parts. Headers
+        are read, and verified, anew: kept for all files of a run they would take much memory.
+        Raises Corruption."""
         table = table_of(self.view, self.path)
         low = 0
         while low < len(self.becomes):
@@ -127,12 +127,12 @@ def compact(
     ``last_sqn``, in order) into new sealed files, durably; the old ones stay as they are.
 
     The new files cover every sqn of the run. If nothing would be dropped, nothing is written,
-    unless ``always``. ``drops``: no: all records are taken for live. ``deltas``: the scratch file
-    of key_deltas.survey.
+    unless ``always``. With ``drops=False`` all records are taken for live. ``deltas``: the scratch
+    file of key_deltas.survey.
 
     The result: ``files`` (what a manifest wants to know of each), ``records``, ``kept``,
-    ``highest_dropped``, ``expired_ms`` (puts that expired up to this moment, inclusive, are no
-    puts any more; 0: none was), ``clean`` (no file holds a superseded put any more as of
+    ``highest_dropped``, ``expired_ms`` (the latest expiry of the puts that are no puts any more
+    because they expired; 0: none are), ``clean`` (no file holds a superseded put any more as of
     ``persisted_sqn``); or ``damaged`` and ``wrong``: a file that has to be left out, and why.
     """
     known = few_maps.opened(disk, ledger, levels) if drops else []
@@ -172,7 +172,7 @@ def compact(
 
 @dataclass(frozen=True, slots=True)
 class _Judge:
-    """What decides on the records of all files of a run."""
+    """Decides what becomes of the records of all files of a run."""
 
     disk: Disk
     journal: str
@@ -184,7 +184,7 @@ class _Judge:
     drops: bool
 
     def plan(self, file: dict[str, Any]) -> _Plan:
-        """What is to become of a file's records. Raises _Damaged."""
+        """Decide what is to become of a file's records. Raises _Damaged."""
         highest = latest = expired = 0
         unsure = False
         all_become: list[_Becomes] = []
@@ -241,7 +241,7 @@ class _Judge:
 
 
 def _whole(records: Iterator[T], name: str) -> Iterator[T]:
-    """The records of a file, some at a time. Raises _Damaged."""
+    """The same records, some at a time; where they raise Corruption, raises _Damaged."""
     try:
         yield from records
     except Corruption as wrong:
@@ -262,18 +262,18 @@ def _becomes(head: Headers, verdict: live_records.Verdicts, strategies: Strategi
 
 
 class _Batched(NamedTuple):
-    """Records that are of batches: arrays, an element for each."""
+    """Records that belong to batches: arrays, an element for each."""
 
     which: npt.NDArray[np.int64]
-    """Which they are of the file's records."""
+    """Which of the file's records they are."""
     group: npt.NDArray[np.int64]
-    """The relative number of the first one of the same batch."""
+    """The relative number of the first record of the same batch."""
     position: npt.NDArray[np.int64]
     length: npt.NDArray[np.int64]
 
     @classmethod
     def of(cls, head: Headers, first: int) -> _Batched:
-        """Those of neighbouring records, from number ``first`` of the file's on."""
+        """Those among neighbouring records, which begin with the file's record ``first``."""
         of = np.flatnonzero(head.flags & record.BATCH)
         flags = head.flags[of].astype(np.int64)
         at = head.start[of] + record.FIXED_BYTES
@@ -301,7 +301,7 @@ def _batched(parts: Sequence[_Batched], becomes: _Becomes) -> npt.NDArray[np.uin
 
 
 def _together(part: _Part) -> npt.NDArray[np.int64]:
-    """Bytes of each record with those of its batch, where that survives: no file begins in one."""
+    """Bytes of each record, or of its whole batch, if that survives: no file begins within one."""
     sizes = part.head_end - part.start + part.stored + cdb.SEALING_BYTES
     of = np.cumsum(part.batched != 1)
     together: npt.NDArray[np.int64] = np.bincount(of, sizes)[of].astype(np.int64)
@@ -323,7 +323,7 @@ class _Output:
     """Paths of those that were begun."""
 
     def write(self, plans: Sequence[_Plan], compresses: bool) -> list[dict[str, Any]]:
-        """All records, then the directory, durably. What was made is removed if that fails."""
+        """Write all records and the directory, durably. If that fails, what was made is removed."""
         try:
             files = list(self._files(plans, compresses))
             self.disk.sync_dir(self.directory)
@@ -370,14 +370,14 @@ class _Output:
             writer.abandon()
 
     def _full(self, writer: SealedWriter, together: int) -> bool:
-        """Whether what is written next, of so many bytes, is for the next file."""
+        """Whether what is written next, ``together`` bytes, has to go to the next file."""
         room = cdb.MAX_FILE_BYTES - cdb.SEALING_BYTES * (writer.count + _CHUNK) - (1 << 20)
         return bool(writer.count) and (
             writer.at >= self.roll_size or writer.at + max(together, _LARGE) > room
         )
 
     def _many(self, writer: SealedWriter, mover: Mover, part: _Part, low: int, end: int) -> int:
-        """Move records from ``low`` on, as many as the file surely has room for; where next."""
+        """Move records from ``low`` on, as many as surely fit the file; returns where to go on."""
         end = min(end, low + _CHUNK)
         long = part.stored[low:end] >= COMPRESS_FROM_BYTES
         alike = int(np.argmax(long != long[0])) or len(long)

@@ -1,4 +1,4 @@
-"""How much a published snapshot has, as a job."""
+"""The job that counts what a published snapshot has."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from octavo.files.ledger.sst import Sst
 
 
 def sources_of(levels: Sequence[Level], bound: Bounds) -> list[Source]:
-    """The rows of a ledger's files in a range, level zero first; every file once."""
+    """Sources of a ledger's rows in a range: one for each file of level zero, which come first, and
+    one for each level below."""
     out: list[Source] = []
     kept = few_maps.most_maps()
     for depth, level in enumerate(levels):
@@ -44,8 +45,8 @@ def count(
     now_ms: int,
     head_only: bool,
 ) -> dict[str, Any]:
-    """The result's ``counts``: live keys and the bytes of their values by type of objects,
-    {number as text: [keys, bytes]}. 0.15 us a key. Which numbers are live is written to a file
+    """Count live keys, and the bytes of their values, by type of objects: the result's ``counts``
+    is {number as text: [keys, bytes]}. 0.15 us a key. Which sqns are live is written to a file
     beside the ledger's (live_bits.py). Raises Corruption."""
     bound = HEAD_ROWS if head_only else OBJECTS
     sources = sources_of(few_maps.opened(disk, ledger, levels), bound)

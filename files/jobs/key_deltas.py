@@ -1,12 +1,12 @@
-"""Which key deltas are the newest of their keys: under the strategy retain, compaction keeps of
-the versions of a key that were replaced one, without its value.
+"""Finds the newest replaced version of each key: under the strategy retain, compaction keeps that
+one, without its value (a key delta), and no older ones.
 
-A key is named by the sqn of its newest version, which no other key has. The scratch file of a
-survey, which lives as long as one compaction:
+A key is named by the sqn of its newest version, which no other key has. What a survey finds is in a
+scratch file, which lives as long as one compaction:
 
     magic 8s, number of keys u64, xxh3-64 of the rest u64
     u64 x n   sqn of the newest version of each key that has older ones, ascending
-    u64 x n   sqn of the newest of those
+    u64 x n   sqn of the newest of these older ones
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def retained(strategies: Mapping[str, str]) -> list[int]:
 
 
 def newest_of(names: Sqns, sqns: Sqns) -> Newest:
-    """The highest of the sqns of each name. O(n log n)."""
+    """(each name once, ascending; the highest of its sqns). O(n log n)."""
     order = np.lexsort((sqns, names))
     names, sqns = names[order], sqns[order]
     last = np.append(names[1:] != names[:-1], np.ones(min(len(names), 1), dtype=np.bool_))
@@ -48,7 +48,7 @@ def newest_of(names: Sqns, sqns: Sqns) -> Newest:
 
 
 def is_newest(names: Sqns, sqns: Sqns, known: Newest) -> npt.NDArray[np.bool_]:
-    """Which of these are, as far as is known, the newest of their key."""
+    """Which of these replaced versions are, as far as is known, the newest of their keys."""
     if not len(known[0]):
         return np.ones(len(names), dtype=np.bool_)
     at = np.minimum(np.searchsorted(known[0], names), len(known[0]) - 1)
@@ -69,7 +69,7 @@ def survey(
 ) -> dict[str, Any]:
     """Find the newest replaced version of each key and write the scratch file.
 
-    The result's ``stale``: by the name of a file, bytes of key deltas that have a newer one. A
+    The result's ``stale``: by name of file, the bytes of its key deltas that are not the newest. A
     file that cannot be read is left out. Reads all headers: O(records).
     """
     known = few_maps.opened(disk, ledger, levels)
@@ -109,7 +109,7 @@ def survey(
 
 
 def _readable(disk: Disk, journal: str, file: dict[str, Any]) -> Iterator[Stretch | None]:
-    """The records of a file; None at last where it cannot be read, which compaction itself says."""
+    """The records of a file; then None if it cannot be read, which compaction itself reports."""
     try:
         yield from records_of(disk, journal, file)[2]
     except (Corruption, FileNotFoundError):

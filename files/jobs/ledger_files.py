@@ -1,4 +1,4 @@
-"""Ledger files as jobs make them: level zero out of the journal, merges out of other files."""
+"""The jobs that make ledger files: level zero from the journal, merges from other ledger files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _names(stem: str) -> Callable[[], str]:
 
 
 def _journal_file(disk: Disk, path: str) -> mmap | bytes:
-    """Its map; it may have been sealed, and so renamed, since its name was given."""
+    """The map of a journal file, which may have been sealed, and so renamed, meanwhile."""
     try:
         return disk.map(path)
     except FileNotFoundError:
@@ -43,11 +43,11 @@ def level_zero(
     max_rows: int,
     max_bytes: int,
 ) -> dict[str, Any]:
-    """Sorted runs out of stretches of journal files, as new ledger files: one, or as many as it
-    takes that no more than ``PART_BYTES`` of rows or so are in memory.
+    """Write new ledger files from stretches of journal files: one sorted run, or as many as it
+    takes to have no more than ``PART_BYTES`` of rows or so in memory.
 
-    What ``offsets`` and ``parts`` are, ``level_zero_rows`` says. The result's ``damaged`` says
-    which records were stepped over.
+    ``offsets`` and ``parts``: see ``level_zero_rows``. The result's ``damaged`` says which records
+    were stepped over.
     """
     damaged: list[str] = []
     rows = level_zero_rows(disk, offsets, damaged, journal=journal, parts=parts)
@@ -66,8 +66,8 @@ def level_zero_rows(
     parts: Sequence[dict[str, Any]],
     without_tags: Sequence[int] = (),
 ) -> Iterator[Rows]:
-    """Rows of stretches of journal files, some at a time; ``damaged`` takes the records that were
-    stepped over.
+    """The rows of stretches of journal files, some at a time. Records that are stepped over are
+    added to ``damaged``.
 
     A part (``name``, ``seed``, ``base_sqn``, ``first``, ``count``) is ``count`` records of a file
     from the relative number ``first`` on; ``offsets`` has theirs, part after part: native u32,
@@ -99,8 +99,8 @@ def level_zero_rows(
 def write_sorted(
     disk: Disk, parts: Iterable[Rows], *, ledger: str, stem: str, max_rows: int, max_bytes: int
 ) -> dict[str, Any]:
-    """Rows in any order as new ledger files, durable, the newest version of each key of so many
-    neighbouring parts as may be in memory; what comes later is newer."""
+    """Write rows, in any order, as new ledger files, durably. As many neighbouring parts as may be
+    in memory are sorted together, each key's newest version alone; later files are newer."""
     made = sorted_files.SortedFiles(
         disk, ledger, _names(stem), max_rows=max_rows, max_bytes=max_bytes
     )
@@ -118,8 +118,9 @@ def _rows_of(
     without_tags: Sequence[int],
     damaged: list[str],
 ) -> Iterator[Rows]:
-    """Rows of a part. A record whose header is damaged is left out and told in ``damaged``: one
-    bit must not keep all others out of the ledger. Raises Corruption where that does not help."""
+    """The rows of a part. A record whose header is damaged is left out and added to ``damaged``:
+    one bit must not keep all others out of the ledger. Raises Corruption where that does not
+    help."""
     first, seed, base, name = (part[key] for key in ("first", "seed", "base_sqn", "name"))
     try:
         return journal_rows.rows_of(view, table, first, seed, base, name, without_tags)
@@ -140,7 +141,7 @@ def _rows_of(
 
 
 def _damaged_records(view: memoryview, table: npt.NDArray[np.uint32], seed: int) -> Iterator[int]:
-    """Which records of a table of offsets have no whole header. One by one: O(records)."""
+    """Which records of a table of offsets have no whole header. Parses each one: O(records)."""
     for number, (at, end) in enumerate(itertools.pairwise(table.tolist())):
         if at == end:
             continue
@@ -165,8 +166,8 @@ def merge_files(
     low: bytes = b"",
     high: bytes | None = None,
 ) -> dict[str, Any]:
-    """Sorted files into sorted, disjoint files: see merge.merge. The result has ``expired_ms``,
-    too."""
+    """Merge sorted files into sorted, disjoint ones: see merge.merge, also for the result's
+    ``expired_ms``."""
     found = merge.merge(
         disk,
         ledger,
@@ -185,7 +186,7 @@ def merge_files(
 
 
 def check_ledger(disk: Disk, *, ledger: str, files: Sequence[Told]) -> dict[str, Any]:
-    """Compare every checksum of these ledger files. Raises Corruption of the first that is not
+    """Compare every checksum of these ledger files. Raises Corruption for the first that is not
     whole."""
     for sst, _ in opened(disk, ledger, [files])[0]:
         sst.ensure_whole()

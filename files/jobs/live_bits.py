@@ -36,13 +36,13 @@ _HEADER = Struct("<8sHHIQ")
 
 
 class Marking:
-    """The bits in the making. 8 KiB for each 65,536 consecutive numbers of which any is live."""
+    """Collects live numbers. Takes 8 KiB for each 65,536 consecutive ones of which any is live."""
 
     def __init__(self) -> None:
         self._pages: dict[int, npt.NDArray[np.uint8]] = {}
 
     def add(self, sqns: Ints) -> None:
-        """These, in any order, are live. Some 30 ns each."""
+        """Mark these, in any order, as live. Some 30 ns each."""
         ordered = np.sort(sqns)
         numbers = ordered >> PAGE_BITS
         cuts = (np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist()
@@ -55,12 +55,12 @@ class Marking:
                 page |= packed
 
     def taken(self) -> Iterator[Ints]:
-        """The numbers, ascending, a page at a time, which is let go of."""
+        """The numbers, ascending, a page at a time; a page is dropped as its numbers are given."""
         for number in sorted(self._pages):
             yield _numbers_in(self._pages.pop(number), number << PAGE_BITS)
 
     def write(self, disk: Disk, path: str) -> None:
-        """Have them in a file, whole or not at all. Raises OSError."""
+        """Write the bits to a file, whole or not at all. Raises OSError."""
         numbers = sorted(self._pages)
         pages = [self._pages[number].tobytes() for number in numbers]
         table = np.array([*numbers, *map(xxh3, pages)], dtype="<u8").tobytes()
@@ -69,10 +69,10 @@ class Marking:
 
 
 class LiveBits:
-    """The bits of a file."""
+    """Reads the bits of such a file."""
 
     def __init__(self, disk: Disk, path: str) -> None:
-        """Maps it and reads its table. Raises FileNotFoundError, Corruption, UnsupportedFormat."""
+        """Map it and read its table. Raises FileNotFoundError, Corruption, UnsupportedFormat."""
         self._path = path
         self._view = view = memoryview(disk.map(path))
         if len(view) < _HEADER.size:
@@ -104,7 +104,7 @@ class LiveBits:
                 yield sqns[begin:end]
 
     def count(self, first: int, last: int) -> int:
-        """How many there are in [first, last]. Raises Corruption."""
+        """How many live numbers there are in [first, last]. Raises Corruption."""
         return sum(len(sqns) for sqns in self.between(first, last))
 
     def are(self, sqns: Ints) -> npt.NDArray[np.bool_]:
@@ -124,14 +124,14 @@ class LiveBits:
         return found
 
     def _pages_of(self, wanted: Ints) -> Ints:
-        """Where among the numbers of pages each of these is, or would be."""
+        """Where in the ascending numbers of pages each of these is, or would be."""
         low, high = (int(wanted.min()), int(wanted.max())) if len(wanted) else (0, 0)
         if high - low < len(wanted):  # far cheaper than to look for each of them
             return np.searchsorted(self._numbers, np.arange(low, high + 1))[wanted - low]
         return np.searchsorted(self._numbers, wanted)
 
     def _page(self, at: int) -> npt.NDArray[np.uint8]:
-        """The bits of one, verified."""
+        """The bits of one page, verified. Raises Corruption."""
         start = self._at + at * _PAGE_BYTES
         page = self._view[start : start + _PAGE_BYTES]
         if xxh3(page) != int(self._sums[at]):

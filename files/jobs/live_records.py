@@ -1,4 +1,4 @@
-"""Which records of a journal file are still needed, as the ledger tells.
+"""Tells which records of a journal file are still needed, by what the ledger knows of their keys.
 
 A put is live if the ledger's newest version of its key has its sqn. What is no longer live is
 garbage, with one exception: a delete, and likewise a put that expired, keeps older versions of
@@ -27,11 +27,11 @@ Sqns: TypeAlias = "npt.NDArray[np.uint64]"
 DROP = 0
 KEEP = 1
 TO_DELETE = 2
-"""A put that is to be kept as a delete: it expired."""
+"""A put that expired, to be kept as a delete."""
 SUPERSEDED = 3
 """A put, or a key delta, with a newer version: dropped, unless its tag retains key deltas."""
 UNSURE = 4
-"""The ledger knows only an older version of its key, which cannot be: kept."""
+"""The ledger knows only an older version of the key, which should not be: the record is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Newest:
 
 
 def newest_of(levels: Sequence[Level], keys: ByteColumn, hashes: npt.NDArray[np.uint32]) -> Newest:
-    """The newest version of each key, all files verified and read through. Raises Corruption."""
+    """The newest version of each key. Files are verified as a whole. Raises Corruption."""
     sqns = np.zeros(len(hashes), dtype=np.uint64)
     deleted = np.zeros(len(hashes), dtype=np.bool_)
     for sst, base, which, rows in newest(levels, keys, hashes):
@@ -81,7 +81,7 @@ def verdicts(
     out[put & over] = SUPERSEDED
     out[kinds == record.KEY_DELTA] = SUPERSEDED
     gone = ~there | (known.deleted & (known.sqns <= np.uint64(clean_below)))
-    out[(out == SUPERSEDED) & gone] = DROP  # no delete will tell what such a delta belonged to
+    out[(out == SUPERSEDED) & gone] = DROP  # no delete will say which key such a delta was of
     needed = hides & (sqns > np.uint64(clean_below))
     out[needed & delete] = KEEP
     out[needed & put] = TO_DELETE

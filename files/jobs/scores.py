@@ -1,4 +1,4 @@
-"""How much of a journal file is garbage, as a job: told from a sample of its bytes."""
+"""The job that estimates how much of each journal file is garbage, from a sample of its bytes."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def score(
     strategies: Mapping[str, str],
     compresses: bool,
 ) -> dict[str, Any]:
-    """How many bytes of each journal file compaction would keep, from a sample of them.
+    """Estimate how many bytes of each journal file compaction would keep, from a sample of them.
 
-    A file is ``name``, ``seed``, ``base_sqn`` and ``clean_below`` (see live_records.verdicts).
-    The result's ``scores``: for each ``kept``, ``hiding`` (deletes that hide something older),
-    ``squeezed`` (by how much compression would make smaller what is kept), and ``total``, all
-    estimates of bytes but the last; or ``wrong``, why it cannot be told.
+    A file is ``name``, ``seed``, ``base_sqn`` and ``clean_below`` (see live_records.verdicts). The
+    result's ``scores`` has for each, in bytes, ``kept``, ``hiding`` (deletes that hide something
+    older), ``squeezed`` (what compression would save of what is kept) and ``total``: all but the
+    last are estimates. Or it has ``wrong``: why there are none.
     """
     known = few_maps.opened(disk, ledger, levels)
     retained = key_deltas.retained(strategies)
@@ -58,7 +58,7 @@ def score(
 
 @dataclass(frozen=True, slots=True)
 class _Sampler:
-    """What the scores of all files go by."""
+    """Scores files by samples: what all of them have in common."""
 
     disk: Disk
     journal: str
@@ -70,7 +70,7 @@ class _Sampler:
     compresses: bool
 
     def score(self, file: dict[str, Any]) -> dict[str, Any]:
-        """Of one file. Raises Corruption, FileNotFoundError."""
+        """The score of one file. Raises Corruption, FileNotFoundError."""
         path = f"{self.journal}/{file['name']}"
         view = memoryview(self.disk.map(path))
         numbers, starts, _ = table_of(view, path)
@@ -108,9 +108,10 @@ class _Sampler:
     def _picked(
         self, sizes: npt.NDArray[np.int64], seed: int
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """(which of the records of these sizes, the bytes that each stands for): all where they
-        are few, else those that a random byte of each of so many like stretches falls in, so that
-        one that is most of the file counts as that. By the file's seed, so reproducible."""
+        """(which of the records of these sizes to look at, the bytes that each stands for). All, if
+        they are few; else the file is cut into equal stretches, and a random byte of each picks the
+        record that it is in, so that one that is most of the file counts as that. The file's seed
+        makes it reproducible."""
         if len(sizes) <= self.samples:
             return np.arange(len(sizes)), sizes.astype(np.float64)
         ends = np.cumsum(sizes)

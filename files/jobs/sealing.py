@@ -1,4 +1,4 @@
-"""Sealing as a job: a finished journal file becomes stock CDB."""
+"""The job that seals a full journal file: it becomes stock CDB."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def seal(
     first_ms: int,
     last_ms: int,
 ) -> dict[str, Any]:
-    """Turn a finished journal file into stock CDB under its sealed name, durably.
+    """Turn a full journal file into stock CDB under its sealed name, durably.
 
     ``offsets``: native u32, count + 1. The pointers at the front are written last, after the
     tables are durable; the new name comes after both, so a sealed name means a whole file.
@@ -33,7 +33,7 @@ def seal(
     records_end = int(table[-1])
     path, sealed = f"{directory}/{name}", f"{directory}/{sealed_name}"
     try:
-        # Zeros behind the records are written over: whoever has a map of them keeps all of it.
+        # Zeros behind the records are written over, not cut off: others may have mapped them.
         length = max(min(disk.size(path), records_end + cdb.AHEAD_BYTES), records_end)
         file = disk.reopen(path, length)
     except FileNotFoundError:
@@ -49,7 +49,7 @@ def seal(
         try:
             file.pwrite_all(back, records_end)
         except OSError:
-            # There was no room, say. The next opening would take what came for a record cut short.
+            # No room, say. The next opening would take what was written for a record cut short.
             with suppress(OSError):
                 file.truncate(length)
                 file.pwrite_all(bytes(room), records_end)
@@ -65,8 +65,8 @@ def seal(
 
 
 def _windows(mapped: mmap | bytes, table: npt.NDArray[np.uint32], seed: int) -> bytes:
-    """Checksums of the windows of a file's records. None where a record is not whole, for they
-    would vouch for it: reads go by the records' own then, and tell."""
+    """The checksums of the windows of a file's records; nothing where a record is not whole, since
+    they would vouch for it: then reads go by the records' own checksums, which show the damage."""
     if not record_columns.all_whole(mapped, table, seed):
         return b""
     made = WindowSums(seed)
@@ -75,8 +75,8 @@ def _windows(mapped: mmap | bytes, table: npt.NDArray[np.uint32], seed: int) -> 
 
 
 def _sync(file: AppendFile) -> None:
-    """As sync; one that failed must not be tried again, nor must what it was of be written again in
-    its place, where ext4 reads zeros later: so it raises StorageFailed."""
+    """Sync the file. Raises StorageFailed, since a sync that failed must not be tried again, nor
+    must the same bytes be written again in their place, where ext4 reads zeros later."""
     try:
         file.sync()
     except OSError as error:
@@ -84,8 +84,8 @@ def _sync(file: AppendFile) -> None:
 
 
 def _sync_names(disk: Disk, directory: str) -> None:
-    """As sync_dir; one that failed must not be tried again, for the next would say that all is
-    well: so it raises StorageFailed."""
+    """Sync the directory. Raises StorageFailed, since a sync that failed must not be tried again:
+    the next one would say that all is well."""
     try:
         disk.sync_dir(directory)
     except OSError as error:
@@ -95,8 +95,8 @@ def _sync_names(disk: Disk, directory: str) -> None:
 
 
 def _missing_header(disk: Disk, path: str, name: str, seed: int, created_ms: int) -> bytes:
-    """The file header, if a power cut kept it from the disk while records came there; the file's
-    name says what it said."""
+    """The file header, made anew from the file's name, if a power cut kept it from the disk while
+    records got there; else nothing."""
     at = cdb.POINTERS_BYTES
     try:
         cdb.read_header(bytes(at) + disk.pread(path, cdb.RECORDS_AT - at, at), path)

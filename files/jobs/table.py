@@ -1,4 +1,4 @@
-"""The jobs by their names, as the worker process (worker.py) is asked for them.
+"""The jobs by name, as the worker process (worker.py) is asked for them.
 
 Each is a pure function that takes a Disk, plain values and buffers, and returns plain values: so
 the same function runs in the worker process or, where none can be started, on a thread.

@@ -7,8 +7,8 @@ inherited a lock that keeps the next owner of the store out until it has left.
 A message, both ways: u32 length of a JSON head, u32 number of blobs, u64 length of each blob,
 the head, the blobs. All lengths are bounded. Nothing is unpickled. While a job runs, a message
 ``{"alive": true}`` comes every BEAT_SECONDS: so its asker can wait for as long as the job takes,
-and not for a worker that was stopped. The worker's first word is READY, for what begins with every
-Python of a site (``sitecustomize``, a ``.pth``) may have printed something before.
+and not for a worker that was stopped. The worker's first word is READY: what a site runs in every
+Python (``sitecustomize``, a ``.pth``) may have printed something before it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Source(Protocol):
     """What messages are read from."""
 
     def read(self, length: int, /) -> bytes | None:
-        """So many bytes; fewer at its end."""
+        """Read ``length`` bytes; fewer at the end."""
 
 
 def _exactly(stream: Source, length: int) -> bytes:
@@ -86,7 +86,7 @@ def receive(stream: Source) -> tuple[dict[str, Any], list[bytes]]:
 
 
 def pass_by_what_was_printed(stream: Source) -> None:
-    """Read up to a worker's first word. Raises Disconnected where none comes."""
+    """Read up to and with a worker's first word. Raises Disconnected where none comes."""
     last = b""
     for _ in range(_MOST_PRINTED):
         last = (last + _exactly(stream, 1))[-len(READY) :]
@@ -129,7 +129,7 @@ def raised(answer: dict[str, Any]) -> Exception:
 
 
 def _allow_many_files() -> None:
-    """A job may have every file of a large ledger open; the limit is this process's own."""
+    """Raise this process's own limit of open files: a job may have all of a large ledger open."""
     try:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     except OSError:  # a sandbox that does not let one ask
@@ -145,13 +145,13 @@ def _allow_many_files() -> None:
 def _leave_with(requests: int) -> None:
     """End this process when the other side of its input is gone."""
     waiting = select.poll()
-    waiting.register(requests, 0)  # hang-ups are always told, input is not
+    waiting.register(requests, 0)  # hang-ups are always reported, input is not
     waiting.poll()
     os._exit(0)
 
 
 class _Answers:
-    """Where answers go, and signs of life while a job runs."""
+    """Sends answers, and signs of life while a job runs."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -160,11 +160,11 @@ class _Answers:
         threading.Thread(target=self._beat, daemon=True).start()
 
     def begin(self) -> None:
-        """A job begins."""
+        """Send signs of life from now on: a job begins."""
         self._working.set()
 
     def end(self, answer: dict[str, Any]) -> None:
-        """It ended so. Raises OSError when the other side is gone."""
+        """Send the answer of the job that began. Raises OSError when the other side is gone."""
         with self._one_message:
             self._working.clear()
             send(self._stream, answer)
@@ -176,7 +176,7 @@ class _Answers:
                 with self._one_message:
                     if self._working.is_set():
                         send(self._stream, {ALIVE: True})
-        except OSError:  # the other side is gone, of which macOS's poll does not tell
+        except OSError:  # the other side is gone, which macOS's poll does not report
             os._exit(0)
 
 
@@ -191,7 +191,7 @@ def main() -> None:
         os.nice(int(sys.argv[1]))
     requests = sys.stdin.buffer
     # Whatever prints must not land between two messages.
-    if sys.stderr is None:  # for its owner has none; else the next descriptor would be 2
+    if sys.stderr is None:  # its owner has none; else the next descriptor would be 2
         lead_nowhere(2)
     try:
         os.write(1, READY)

@@ -22,9 +22,9 @@
     trailer (96):     magic 8s, version u16, flags u16, count u32, seed u64, first ms u64,
                       last ms u64, R u64, T u64, xxh3-64 of [0, 2048), xxh3-64 of [R, T),
                       xxh3-64 of the offsets, live u32, reserved u32, xxh3-64 of the 88 before;
-                      first and last ms are the write times of the first record and the last, but
-                      after compaction the last is the latest of all that it wrote or dropped
-                      (of what several files were made of, that of one of them is)
+                      first and last ms are the write times of the first and the last record, but
+                      in the last file that a compaction writes last ms is the latest write time
+                      of all records that it kept or dropped
 
 Flags of the trailer: 1 the offsets are sparse, 2 there is an origin, 4 there are checksums of
 windows (journal_windows.py); version 1 has none of them, version 2 no windows.
@@ -73,12 +73,12 @@ _HEADER_FRONT = _PAIR.pack(len(HEADER_KEY), HEADER_BYTES) + HEADER_KEY
 RECORDS_AT = POINTERS_BYTES + len(_HEADER_FRONT) + HEADER_BYTES
 
 WINDOW_BYTES = 1 << 16
-"""So many bytes of records share a checksum in a sealed file."""
+"""This many bytes of records share a checksum in a sealed file."""
 
 TABLE_BYTES_PER_RECORD = 16 + 4
 """What sealing adds for each record: two CDB slots and an offset."""
 SEALING_BYTES = 64
-"""More than a record takes in a sealed file beside its header and value."""
+"""More than a sealed file needs for a record besides its header and value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,15 +141,15 @@ _WINDOWS = 4
 
 
 class Origin(NamedTuple):
-    """What a file that compaction made says of it, for when no manifest does."""
+    """What a compacted file says of the compaction that made it, for when no manifest does."""
 
     rank: int
-    """Above that of every file whose records are in this one; a sealed log has 0."""
+    """Higher than that of every file whose records went into this one; a sealed log has 0."""
     run_base: int
     run_last: int
-    """The sqns, both inclusive, of all files of its making."""
+    """From ``run_base`` on, both inclusive: the sqns of all files that this compaction made."""
     clean_sqn: int
-    """As of this sqn no put in it was superseded; 0: not known."""
+    """As of this sqn no put in the file was superseded; 0: not known."""
     horizon: int
     """The highest sqn of a record that compaction ever dropped."""
 
@@ -161,8 +161,8 @@ def origin_bytes(origin: Origin) -> bytes:
 
 
 def read_origin(buffer: bytes | memoryview, trailer: Trailer | None, file: str) -> Origin | None:
-    """Where a sealed file, which is the whole buffer, comes from; None: it was never compacted.
-    ``trailer``: None where it is damaged. Raises Corruption."""
+    """The origin of a sealed file, which is the whole buffer; None: no compaction made it.
+    ``trailer``: None where it is damaged; the origin is then looked for. Raises Corruption."""
     if trailer is not None and not trailer.compacted:
         return None
     at = len(buffer) - TRAILER_BYTES - ORIGIN_BYTES
@@ -227,17 +227,17 @@ class Trailer:
 
     @property
     def windows_bytes(self) -> int:
-        """How long they are."""
+        """Bytes of the checksums of windows; 0 where there are none."""
         return windows_bytes(self.tables_at) if self.windows else 0
 
     @property
     def offsets_bytes(self) -> int:
-        """How long the table of offsets is."""
+        """Bytes of the table of offsets."""
         return 4 * (2 * self.live + 1 if self.sparse else self.count + 1)
 
 
 def windows_bytes(records_end: int) -> int:
-    """How long the checksums of the windows of records up to ``records_end`` are."""
+    """Bytes of the checksums of windows, for records that end at ``records_end``."""
     return 8 * (-(-(records_end - RECORDS_AT) // WINDOW_BYTES) + 1)
 
 
@@ -268,7 +268,7 @@ def read_trailer(tail: bytes, file_bytes: int, file: str) -> Trailer:
 
 
 def trailer_of(whole: memoryview, file: str) -> Trailer:
-    """That of a sealed file, which is the whole buffer. Raises Corruption, UnsupportedFormat."""
+    """The trailer of the sealed file ``whole``. Raises Corruption, UnsupportedFormat."""
     return read_trailer(bytes(whole[-TRAILER_BYTES:]), len(whole), file)
 
 
@@ -289,7 +289,7 @@ def read_offsets(stored: memoryview, trailer: Trailer, file: str) -> memoryview 
 def unverified_offsets(
     stored: memoryview, trailer: Trailer, file: str
 ) -> memoryview | SparseOffsets:
-    """As ``read_offsets``, for who compares no checksum. O(1). Raises Corruption."""
+    """As ``read_offsets``, but without comparing the checksum. O(1). Raises Corruption."""
     table = stored[: trailer.offsets_bytes].cast("I")
     if trailer.sparse:
         numbers, table = table[: trailer.live], table[trailer.live :]
@@ -323,7 +323,7 @@ def verify_tables(buffer: bytes | memoryview, trailer: Trailer, file: str) -> No
 # ---------------------------------------------------------------- scanning
 
 AHEAD_BYTES = 512 << 10
-"""Zeros that a file which is being written may have behind its records, at most."""
+"""The most zeros that a file may have behind its records while it is being written."""
 
 
 @dataclass(slots=True)
@@ -355,7 +355,7 @@ def search(buffer: memoryview, at: int, end: int, seed: int) -> int:
 
 
 class Scanned(NamedTuple):
-    """A whole record as a scan meets it; everything but its value, which was verified."""
+    """A whole record that a scan found: everything but its value, which was verified."""
 
     at: int
     end: int
@@ -381,7 +381,7 @@ def scan(
 
 
 def each_of(run: Run) -> Iterator[Scanned]:
-    """The records of a run that has some, one by one."""
+    """The records of a run, which has one at the least, one by one."""
     expiries, indexes, batches = run.expiries, run.indexes, run.batches
     ends = [*run.starts[1:], run.end]
     each = zip(run.starts, ends, run.keys, run.families, strict=True)
@@ -416,7 +416,7 @@ def scan_runs(
 def _scan_one(
     view: memoryview, at: int, end: int, seed: int, damages: list[Damage]
 ) -> tuple[Scanned | None, int]:
-    """The long way for one record that is in no run, or damage. (record or None, where next)."""
+    """Parse one record that is in no run, or note damage: (record or None, where to go on)."""
     stop = at
     try:
         head = record.parse_header(view[at : at + record.MAX_HEADER_BYTES], seed ^ at, end - at)

@@ -1,4 +1,4 @@
-"""What turns a finished journal file into stock CDB: its hash tables, by array kernels."""
+"""Builds the hash tables that turn a full journal file into stock CDB, and the trailer behind."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from octavo.files.journal.sparse_offsets import SPARSE_BELOW, plain
 from octavo.files.kernels.arrays import distinct, np, npt
 
 _AT_A_TIME = 1 << 16
-"""Entries, unless one table has more."""
+"""Entries worked on at a time, unless one table has more."""
 _ROW_BITS = 32
 _TABLES = 256
 _MANY = 1 << 13
-"""Entries of which it is worth while to look whether their numbers have no gaps."""
+"""From so many entries on it is worth while to look whether their numbers have no gaps."""
 
 
 def _cdb_hashes(relative: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
@@ -48,8 +48,8 @@ def hash_tables(
 ) -> tuple[bytes, memoryview]:
     """(pointers, tables) of a CDB whose tables begin at ``at``; the header pair is included.
 
-    Array kernels only; some tables at a time, so that what is worked out stays in the cache.
-    ``relative`` is ascending.
+    Array kernels only, over some tables at a time, so that their data stays in the processor's
+    cache. ``relative`` is ascending.
     """
     many = len(relative) >= _MANY
     if many and int(relative[0]) == 0 and int(relative[-1]) == len(relative) - 1:
@@ -84,11 +84,11 @@ def _pointers(
 def _without_gaps(
     positions: npt.NDArray[np.uint32],
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-    """(the tables, entries of each) of records that are numbered from 0 on.
+    """(the tables, how many entries each has) for records that are numbered from 0 on.
 
-    Of 256 numbers that differ in their last byte each goes to another table, and to the same slot
-    there. So one table of each size is worked out, and the others are filled like it: a quarter of
-    the cost.
+    256 numbers that differ only in their last byte go to 256 different tables, and to the same
+    slot in each. So one table of each size is worked out, and the others are filled like it: a
+    quarter of the cost.
     """
     count = len(positions)
     first = _cdb_hashes(np.arange(0, count, _TABLES, dtype=np.uint64))
@@ -123,7 +123,7 @@ def _without_gaps(
 
 
 def _order(hashes: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
-    """Which entry each slot of a table of these has; the number of entries where it is empty."""
+    """Which of the entries each slot of their table holds; ``len(hashes)`` for an empty slot."""
     count = len(hashes)
     slots = np.zeros((2 * count, 2), dtype="<u4")
     _fill(slots, hashes, np.arange(1, count + 1, dtype=np.uint32), np.array([count]))
@@ -138,14 +138,14 @@ def _fill(
     where: npt.NDArray[np.uint32],
     counts: npt.NDArray[np.int64],
 ) -> None:
-    """Fill neighbouring tables, of twice as many slots as they have entries, which come table by
-    table.
+    """Fill neighbouring tables of twice as many slots as entries. The entries come table by table,
+    ``counts`` of them each.
 
     Linear probing without inserting one by one: with the entries in the order of their home
-    slots, entry i ends at the larger of its home and the slot behind entry i - 1; what runs over
-    the end of a table takes the first free slots of it, in any order, since every slot from its
-    home to there is full. Each table has room for all its entries behind its end while this is
-    worked out, so that tables do not run into each other.
+    slots, entry i ends at the larger of its home and the slot behind entry i - 1. Entries that run
+    over the end of a table take its first free slots, in any order, since every slot from their
+    home to there is full. While this is worked out, each table has room for all its entries behind
+    its end, so that tables do not run into each other.
     """
     table = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
     slots = 2 * counts
@@ -178,9 +178,9 @@ def sealing(
 ) -> tuple[bytes, bytes]:
     """(the 2048 bytes at the front, everything behind the records) that seal a journal file.
 
-    ``offsets`` has count + 1 entries and ends where the records end; ``windows`` are the checksums
-    of theirs, or nothing. What comes behind the records has at least ``room`` bytes: zeros fill up
-    the tables. O(records), array kernels.
+    ``offsets`` has count + 1 entries, the last of which is where the records end. ``windows``: the
+    checksums of their windows, or nothing. The part behind the records has at least ``room``
+    bytes: zeros fill up the tables. O(records), array kernels.
     """
     table = np.frombuffer(offsets, dtype=np.uint32)
     live = np.flatnonzero(table[1:] > table[:-1])
@@ -199,8 +199,8 @@ def compacted_sealing(
     origin: Origin,
     windows: bytes = b"",
 ) -> tuple[bytes, bytes]:
-    """As ``sealing``, for a file of ``count`` numbers of which only ``numbers`` have a record;
-    ``starts`` has one entry more, for the end."""
+    """As ``sealing``, for a compacted file: of its ``count`` numbers only ``numbers`` have a
+    record; ``starts`` has one entry more than these, for the end."""
     if SPARSE_BELOW * len(numbers) < count:
         table = np.concatenate([numbers, starts])
     else:

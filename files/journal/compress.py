@@ -1,11 +1,11 @@
-"""LZ4 where it pays: values are tried as they come, and less often while they do not shrink."""
+"""Compresses values by LZ4 where that pays: while none shrinks, only some are tried."""
 
 from __future__ import annotations
 
 import lz4.block
 
 _PATIENCE = 16
-"""So many values in a row that did not shrink; then only one in so many is tried."""
+"""After more than this many values in a row that did not shrink, only one in as many is tried."""
 _compress = lz4.block.compress
 
 
@@ -17,7 +17,7 @@ class Compressor:
     def __init__(self) -> None:
         self._misses = 0
         self.saved_bytes = 0
-        """By which values got smaller, all together."""
+        """By how much values got smaller, in all."""
 
     def packed(self, value: bytes | memoryview) -> bytes | None:
         """The value as an LZ4 block, if that saves an eighth; else None. 1 us a KiB."""
@@ -27,7 +27,7 @@ class Compressor:
             return None
         try:
             packed: bytes = _compress(value, store_size=False)
-        except (OverflowError, lz4.block.LZ4BlockError):  # over 2,016 MiB no value can be one
+        except (OverflowError, lz4.block.LZ4BlockError):  # LZ4 takes at most 2,016 MiB
             return None
         saved = len(value) - len(packed)
         if saved < len(value) >> 3:

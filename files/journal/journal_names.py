@@ -10,7 +10,7 @@ from octavo.files.door.disk import TEMPORARY_SUFFIX
 LOG = ".log"
 SEALED = ".cdb"
 MAX_BASE = 1 << 62
-"""No store ever gives so many sqns: what says so is damaged, or of no store."""
+"""No store ever gives so many sqns: a name that says so is damaged, or no store's."""
 
 
 def name_of(base_sqn: int, seed: int, ending: str) -> str:
@@ -32,10 +32,10 @@ def identity(name: str) -> tuple[int, int] | None:
 
 
 def when_sealed(name: str) -> str:
-    """What a journal file of this name, or path, is called once it is sealed."""
+    """The name, or path, that a journal file of this one has once it is sealed."""
     return name.removesuffix(LOG).removesuffix(SEALED) + SEALED
 
 
 def scratch_name() -> str:
-    """The name of a file beside the journal's that the next start removes. No two are the same."""
+    """A new name for a scratch file in the journal's directory, which the next start removes."""
     return name_of(0, secrets.randbits(64), SEALED) + TEMPORARY_SUFFIX

@@ -1,6 +1,6 @@
-"""Ledger rows out of journal records, by array kernels.
+"""Makes ledger rows from journal records, by array kernels.
 
-The merge worker reads keys from the journal files themselves, so that filling level zero costs
+The worker process reads keys from the journal files themselves, so that filling level zero costs
 the foreground nothing.
 """
 
@@ -38,12 +38,12 @@ from octavo.files.ledger.rows import EXPIRES, PART_BYTES, ROW_BYTES, TOMBSTONE, 
 def _optional(
     buffer: Bytes, at: Ints, flags: Bytes, flag: int, size: int
 ) -> npt.NDArray[np.uint64]:
-    """The optional number of ``flag``, of so many bytes, in each record, 0 where absent; moves
-    ``at`` behind it."""
+    """The optional field of ``flag``, a number of ``size`` bytes, in each record; 0 where it is
+    absent. Moves ``at`` behind it."""
     out = np.zeros(len(at), dtype=np.uint64)
     has = np.flatnonzero(flags & flag)
     if len(has):
-        # Only damage has it beyond the file's end; the header's checksum tells.
+        # Only damage puts it beyond the file's end; the header's checksum will show that.
         within = np.minimum(at[has], len(buffer) - size)
         out[has] = numbers_at(buffer, within, f"<u{size}")
         at[has] += size
@@ -83,7 +83,7 @@ def _prefixes(buffer: Bytes, at: Ints, lengths: Ints, tags: Bytes) -> tuple[list
 
 
 def _keys(head: Headers, prefixes: list[bytes], which: Ints) -> ByteColumn:
-    """The ledger key of each record: one of the prefixes, and the key."""
+    """The ledger key of each record: one of the prefixes, then the key."""
     if len(prefixes) == 1:
         return prefixed(prefixes[0], head.raw, head.key_at, head.key_bytes)
     lengths = np.array([len(prefix) for prefix in prefixes], dtype=np.int64)
@@ -98,7 +98,7 @@ def _keys(head: Headers, prefixes: list[bytes], which: Ints) -> ByteColumn:
 
 @dataclass(slots=True)
 class Headers:
-    """What a stretch of journal records says, values apart: one array element a record.
+    """The headers of a stretch of journal records as columns: one array element a record.
 
     Positions are in ``raw``, which is the file. All header checksums were verified.
     """
@@ -127,9 +127,9 @@ class Headers:
         return len(self.relative)
 
     def few(self, most_bytes: int, *, entries: bool) -> Iterator[tuple[slice, Headers]]:
-        """Neighbouring records whose rows take so many bytes in all, or one record; one part at the
-        least. ``entries``: with those of their index entries, each of which repeats its object's
-        key."""
+        """The records in parts, as (which they are, their headers): neighbours whose rows take at
+        most ``most_bytes``, or one record; one part at the least. ``entries``: the rows of index
+        entries count, too; each repeats its object's key."""
         sizes = ROW_BYTES + self.bucket_bytes + self.key_bytes
         if entries and self.index_bytes.any():
             sizes = sizes * (1 + self.index_bytes // LEAST_BYTES)
@@ -148,11 +148,10 @@ def headers_of(
     seed: int,
     file: str,
 ) -> Headers:
-    """Headers of the records whose offsets are given, in their order; the first of them has the
-    relative number ``first``.
+    """The headers of the records that ``offsets`` tells of, in their order.
 
-    Record ``first + i`` begins at ``offsets[i]``; empty ranges are left out. Header checksums are
-    verified, values are not read. O(records). Raises Corruption.
+    Record ``first + i``, a relative number, begins at ``offsets[i]``; empty ranges are left out.
+    Header checksums are verified, values are not read. O(records). Raises Corruption.
     """
     all_starts = offsets.astype(np.int64)
     there = np.flatnonzero(all_starts[1:] > all_starts[:-1])
@@ -167,8 +166,8 @@ def headers_at(
     seed: int,
     file: str,
 ) -> Headers:
-    """The same of records anywhere in the file: of these relative numbers, which begin at
-    ``start`` and end at ``limit`` or before."""
+    """As ``headers_of``, for records anywhere in the file: those of the numbers ``relative``,
+    which begin at ``start`` and end at ``limit`` or before."""
     raw = np.frombuffer(buffer, dtype=np.uint8)
     if len(start) and (
         int((limit - start).min()) < record.FIXED_BYTES + record.SUMS_BYTES
@@ -219,7 +218,7 @@ def headers_at(
 
 
 def object_rows(head: Headers, base_sqn: int) -> Rows:
-    """The ledger row of each record, in their order: of its key, key deltas included."""
+    """The ledger row of each record's key, in their order; key deltas get one, too."""
     row_flags = np.where(head.kinds == record.DELETE, TOMBSTONE, 0).astype(np.uint8)
     row_flags[head.expiries > 0] |= EXPIRES
     prefixes, which = _prefixes(head.raw, head.bucket_at, head.bucket_bytes, head.tags)
@@ -285,9 +284,9 @@ def rows_of(
     file: str,
     without_tags: Sequence[int] = (),
 ) -> Iterator[Rows]:
-    """What the ledger is to hold of a stretch of records, some at a time: a row for each put and
-    delete, and one for each index entry; nothing of objects whose tag is in ``without_tags``. Other
-    arguments and errors as ``headers_of``; what index entries are wrong raise as they are given."""
+    """The ledger's rows of a stretch of records, some at a time: one for each put and delete, and
+    one for each index entry; none for objects whose tag is in ``without_tags``. Other arguments and
+    errors as ``headers_of``; a wrong index entry raises Corruption when its rows are asked for."""
     head = headers_of(buffer, offsets, first, seed, file)
     if without_tags:
         foreign = np.isin(head.tags, np.array(without_tags, dtype=np.uint8))
@@ -310,7 +309,7 @@ def _rows_of(head: Headers, base_sqn: int, file: str, without_tags: Sequence[int
 
 
 def together(parts: Iterable[Rows]) -> Iterator[Rows]:
-    """The rows of neighbouring parts that take ``PART_BYTES`` in all, or of one."""
+    """The same rows in larger parts: neighbours are joined up to ``PART_BYTES`` in all."""
     held: list[Rows] = []
     size = 0
     for rows in parts:
@@ -321,7 +320,7 @@ def together(parts: Iterable[Rows]) -> Iterator[Rows]:
             del whole
         held.append(rows)
         size += taken_up
-        del rows  # who made it can let go of it while what is held is used
+        del rows  # or it would stay in memory while the caller uses what was held
     if held:
         yield concatenated(held)
 
@@ -341,7 +340,7 @@ def taken(rows: Rows, which: Ints) -> Rows:
 
 
 def apart(rows: Rows) -> Rows:
-    """The same rows, without a view of the map that their metadata stands in."""
+    """The same rows with their metadata copied, so that they keep no view of the map it is in."""
     metas = rows.metas
     if metas is None:
         return rows

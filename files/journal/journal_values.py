@@ -1,4 +1,5 @@
-"""Values out of journal records, many at a time: framing and keys by array kernels."""
+"""Finds and reads values in journal records, many at a time: framing and keys are checked by array
+kernels."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from octavo.files.kernels.columns import Bytes, Strings, names_at
 from octavo.files.kernels.xxh3_columns import xxh3_of
 
 Offsets: TypeAlias = "npt.NDArray[np.uint32] | Sequence[int]"
-"""The table of a file's records, of either kind; what is no array is seen as one, not copied."""
+"""A file's table of offsets, plain or sparse; what is no array is viewed as one, not copied."""
 
 FIXED_FIELDS = [
     ("key", "<u4"), ("content", "<u4"), ("number", ">u8"), ("magic", "V2"), ("version", "u1"),
@@ -36,7 +37,7 @@ FIXED_FIELDS = [
 """The fixed part of a record, as record.py has it; see fixed_fields."""
 _SMALL_BYTES = 4096
 _MANY = 2048
-"""From so many records on checksums by array kernels are cheaper."""
+"""From so many records on, array kernels compute checksums more cheaply."""
 _MOST_WORDS = 16
 """Keys of up to so many words of 8 bytes are compared all at once."""
 _VISITED_BYTES = 40
@@ -45,9 +46,9 @@ assert _VISITED_BYTES <= LEAST_BYTES  # not a guard
 
 @cache
 def _visited() -> np.dtype[np.void]:
-    """What is looked at of each record, from its first byte on; in whole words, for fields that
-    stand unaligned cost several times as much. ``middle``: all from the magic to the bucket's
-    length."""
+    """The fields that are looked at in each record. ``middle``: all from the magic to the bucket's
+    length. The size is in whole words, so that fields are aligned in an array of such: unaligned
+    ones cost several times as much."""
     fields = {
         "content": ("<u4", 4), "middle": ("<u8", 16), "kind": ("u1", 19), "tag": ("u1", 20),
         "flags": ("u1", 21), "bucket": ("<u2", 22), "key_1": ("<u2", 24),
@@ -60,20 +61,21 @@ def _visited() -> np.dtype[np.void]:
 
 @cache
 def optional_bytes() -> Ints:
-    """Bytes of the optional fields, by flags."""
+    """How many bytes the optional fields take, by flags."""
     fields = record.OPTIONAL_FIELDS
     return np.array([sum(n for flag, n in fields if flags & flag) for flags in range(64)])
 
 
 def fixed_fields(raw: Bytes, starts: Ints) -> npt.NDArray[np.void]:
-    """The fields that every record has, by name, of those that begin there; copied."""
+    """The fixed fields, by name, of the records that begin at ``starts``; copied."""
     return windows(raw, FIXED_BYTES)[starts].view(np.dtype(FIXED_FIELDS))
 
 
 Right: TypeAlias = "Callable[[Ints, Ints, Ints], Mask]"
-"""Which records (where they begin, their headers end, they end) are as they were written."""
+"""Given where records begin, where their headers end, and where they end: which of them are as they
+were written."""
 Check: TypeAlias = "int | Right"
-"""How records are checked: one by one, given the file's seed, or as somebody else says."""
+"""How records are checked: by their own checksums, given the file's seed, or by a function."""
 
 
 class Frames(NamedTuple):
@@ -90,8 +92,8 @@ class Frames(NamedTuple):
 
 
 def spans(offsets: Offsets, relative: Ints) -> tuple[Ints, Ints]:
-    """Where the records of some relative numbers begin and end at the latest; 0 and 0 where
-    there is no such number."""
+    """(where the records of these relative numbers begin, where they end at the latest); 0 and 0
+    where the file has no such number."""
     starts = np.zeros(len(relative), dtype=np.int64)
     limits = np.zeros(len(relative), dtype=np.int64)
     if isinstance(offsets, SparseOffsets):
@@ -117,7 +119,7 @@ def spans(offsets: Offsets, relative: Ints) -> tuple[Ints, Ints]:
 
 
 def _are_a_range(relative: Ints, count: int) -> bool:
-    """Whether they are consecutive numbers of a table of so many."""
+    """Whether these are consecutive numbers within [0, count)."""
     if not len(relative) or relative[0] < 0 or relative[-1] >= count:
         return False
     apart = relative[-1] - relative[0] == len(relative) - 1
@@ -125,7 +127,7 @@ def _are_a_range(relative: Ints, count: int) -> bool:
 
 
 def _inside(raw: Bytes, starts: Ints, limits: Ints) -> Ints:
-    """Which records may be whole, that begin there and end there at the latest."""
+    """Which records may be whole: those long enough for one, and within the file."""
     return np.flatnonzero((limits - starts >= LEAST_BYTES) & (limits <= len(raw)))
 
 
@@ -136,11 +138,11 @@ def puts_of(
     seed: int,
     most_bytes: int,
 ) -> list[tuple[bytes, bytes, bytes] | None]:
-    """(bucket, key, value) of the puts at some relative numbers in a journal file, in order; no
-    more of them once their values are ``most_bytes``, decompressed.
+    """(bucket, key, value) of the puts at some relative numbers in a journal file, in order; fewer
+    than asked for if the compressed ones would take more than ``most_bytes`` decompressed.
 
     None where the record is not whole, or not a put: decode it in full and learn why. Both
-    checksums are compared, some 0.6 us a record and what its bytes take to hash.
+    checksums are compared: some 0.6 us a record, and the hashing of its bytes.
     """
     out: list[tuple[bytes, bytes, bytes] | None] = [None] * len(relative)
     if not len(mapped):
@@ -187,8 +189,8 @@ def _decompressed(stored: bytes | memoryview, raw_bytes: int) -> bytes | None:
 
 
 def _framed(raw: Bytes, starts: Ints, limits: Ints, tag: int | None) -> tuple[Mask, Frames]:
-    """Which records are puts that fit in [start, limit), of this tag if one is given, and where
-    their parts are.
+    """(which records are puts that fill [start, limit), of this tag if one is given; where their
+    parts are).
 
     Nothing is read beyond a limit: where a length leads there, the record is not whole.
     """
@@ -196,7 +198,7 @@ def _framed(raw: Bytes, starts: Ints, limits: Ints, tag: int | None) -> tuple[Ma
     head = windows(raw, _VISITED_BYTES)[starts].view(_visited())
     fields = head
     if len(head) > 1 and bool((head["middle"] == head["middle"][0]).all()):
-        fields = head[:1]  # which all of them share
+        fields = head[:1]  # all of them share its middle
     flags = fields["flags"]
     good: Mask = np.empty(len(starts), np.bool_)
     good[:] = (fields["kind"] == record.PUT) & (flags < 64)
@@ -221,8 +223,8 @@ def _framed(raw: Bytes, starts: Ints, limits: Ints, tag: int | None) -> tuple[Ma
 
 
 def _more(raw: Bytes, at: Ints, flags: npt.NDArray[np.uint8], good: Mask, raw_bytes: Ints) -> Ints:
-    """Bytes of a header behind its key, as the optional fields say, which begin ``at``; sizes of
-    values before compression go into ``raw_bytes``. Only of what is good."""
+    """How many bytes of each good record's header stand behind its key, as its optional fields say,
+    which begin at ``at``. Sizes of values before compression go into ``raw_bytes``."""
     more = np.zeros(len(at), dtype=np.int64)
     at = at.copy()
     for flag, size in record.OPTIONAL_FIELDS:
@@ -238,7 +240,7 @@ def _more(raw: Bytes, at: Ints, flags: npt.NDArray[np.uint8], good: Mask, raw_by
 
 
 def _of_these_keys(raw: Bytes, frames: Frames, bucket: bytes | Strings, keys: Strings) -> Mask:
-    """Which records are of the bucket and of these keys, one each."""
+    """Which records are of this bucket (or these, one each) and of these keys, one each."""
     starts, keys_at = frames.starts, frames.keys_at
     long = len(bucket) if isinstance(bucket, bytes) else bucket.lengths
     same: Mask = (frames.key_bytes == keys.lengths) & (frames.bucket_bytes == long)
@@ -265,7 +267,7 @@ def _of_these_keys(raw: Bytes, frames: Frames, bucket: bytes | Strings, keys: St
 
 
 def _equal(strings: Strings, others: Strings) -> Mask:
-    """Which strings are alike, of pairs that are equally long; one pair at the least."""
+    """Which pairs of strings are equal. Both of a pair are equally long; there is a pair."""
     lengths = strings.lengths
     longest = int(lengths.max())
     words = (longest + 7) >> 3
@@ -275,7 +277,7 @@ def _equal(strings: Strings, others: Strings) -> Mask:
     last = int(strings.starts.max()), int(others.starts.max())
     if last[0] + wide > len(strings.blob) or last[1] + wide > len(others.blob):
         return _equal_at_the_end(strings, others, wide)
-    # As if all had the length of the longest; what is behind a string's end does not count.
+    # Compared as if all were as long as the longest; then what is behind a string is masked.
     found, wanted = (
         windows(part.blob, wide)[part.starts].view(np.uint64).reshape(-1, words)
         for part in (strings, others)
@@ -292,7 +294,7 @@ def _equal(strings: Strings, others: Strings) -> Mask:
 
 
 def _equal_at_the_end(strings: Strings, others: Strings, wide: int) -> Mask:
-    """The same where some have fewer bytes than ``wide`` behind where they begin."""
+    """As ``_equal``, where some strings begin less than ``wide`` bytes before their blob ends."""
     room = strings.starts + wide <= len(strings.blob)
     room &= others.starts + wide <= len(others.blob)
     equal = np.zeros(len(room), np.bool_)
@@ -304,7 +306,7 @@ def _equal_at_the_end(strings: Strings, others: Strings, wide: int) -> Mask:
 
 
 def _equal_one_by_one(strings: Strings, others: Strings) -> Mask:
-    """The same, byte by byte, however long they are and wherever they end."""
+    """As ``_equal``, byte by byte, however long the strings are and wherever they end."""
     one, other = (gather(part.blob, part.starts, part.lengths) for part in (strings, others))
     equal = np.ones(len(strings.lengths), np.bool_)
     wrong = np.flatnonzero(one.blob != other.blob)
@@ -314,7 +316,7 @@ def _equal_one_by_one(strings: Strings, others: Strings) -> Mask:
 
 @cache
 def _within(words: int) -> npt.NDArray[np.uint64]:
-    """By the length of a string: ones where its bytes are among so many words, zeros behind."""
+    """A mask for each length of a string in so many words: ones over its bytes, zeros behind."""
     at = np.arange(8 * words + 1)
     return np.where(at[:-1] < at[:, None], 255, 0).astype(np.uint8).view(np.uint64)
 
@@ -323,7 +325,7 @@ class Places(NamedTuple):
     """Where the values of some puts stand in their file, an element each."""
 
     good: Mask
-    """Which of them are whole puts of the right keys; the rest says nothing of the others."""
+    """Which are whole puts of the right keys; for the others the columns mean nothing."""
     at: Ints
     lengths: Ints
     """Bytes as stored."""
@@ -331,7 +333,7 @@ class Places(NamedTuple):
     """Bytes of the value before compression; -1 where it is stored as it is."""
 
     def some(self, rows: Ints) -> Places:
-        """Those of some of the puts."""
+        """The places of some of the puts."""
         return Places(self.good[rows], self.at[rows], self.lengths[rows], self.raw_bytes[rows])
 
 
@@ -344,11 +346,11 @@ def places_at(
     bucket: bytes | Strings,
     keys: Strings,
 ) -> Places:
-    """Where the value of the put of each key stands, of records that begin and end there, as
-    ``spans`` has it. ``bucket``: that of all, or of each.
+    """Where the value of each key's put stands, in records at these ``starts`` and ``limits``, one
+    a key, as ``spans`` gives them. ``bucket``: that of all keys, or of each.
 
-    Framing and keys are compared, 0.05 us a record; given a check both checksums, too, some 0.5 us
-    a record more and what its bytes take to hash.
+    Framing and keys are compared, 0.05 us a record; given a check, so are both checksums: some
+    0.5 us a record more, and the hashing of its bytes.
     """
     count = len(starts)
     out = Places(
@@ -386,8 +388,9 @@ def places_unseen(
     bucket: bytes | Strings,
     keys: Strings,
 ) -> tuple[Places, tuple[Words, Ints]]:
-    """As places_at, but of checksums only the headers' are compared; what each value has to hash
-    to, seed and lower half, is for who reads it. 0.3 us a record more than without checksums."""
+    """As places_at, but only the checksums of headers are compared. What each value must hash to
+    (seeds, lower halves) is returned for the caller to compare. 0.3 us a record more than without
+    checksums."""
     found = places_at(mapped, starts, limits, None, tag, bucket, keys)
     seeds, sums = np.zeros(len(starts), np.uint64), np.zeros(len(starts), np.int64)
     rows = np.flatnonzero(found.good)
@@ -411,7 +414,7 @@ def right_of(mapped: mmap | bytes, starts: Ints, head_ends: Ints, ends: Ints, ch
 def checksums_right(
     mapped: mmap | bytes, starts: Ints, head_ends: Ints, ends: Ints, seed: int
 ) -> Mask:
-    """Which of these records, whose framing fits, have the checksums that they say."""
+    """Which of these records, whose framing fits, match both their checksums."""
     raw = np.frombuffer(mapped, dtype=np.uint8)
     if len(starts) >= _MANY:
         hashes = xxh3_of(
@@ -431,8 +434,7 @@ def _sums_one_by_one(
     mapped: mmap | bytes, starts: Ints, head_ends: Ints, ends: Ints, seed: int
 ) -> Words:
     """What the header and the value of each record hash to."""
-    # Small values are cheaper as bytes of their own, one after the other in the
-    # same piece of memory.
+    # Small values are cheaper to copy: one after the other uses the same memory.
     large = int((ends - starts).sum()) > _SMALL_BYTES * len(starts)
     cut = memoryview(mapped) if large else mapped
     found: list[int] = []

@@ -1,9 +1,10 @@
-"""Checksums over windows of a sealed journal file: what reads of many records are checked by.
+"""Checksums over 64 KiB windows of a sealed journal file, by which reads of many records are
+checked.
 
-A record's own two checksums cost half a microsecond of bytecode, whatever its size; a window of 64
-KiB costs less than ten and vouches for all that is in it. They are made where every record was
-seen to be whole, when a file is sealed, and lie beside its offsets (see cdb.py). Where a window is
-not as it was the checksums of its records say which of them are.
+To check a record's own two checksums costs half a microsecond of bytecode, whatever its size; to
+check a window costs less than ten, and vouches for all that is in it. Window checksums are made
+when a file is sealed, once every record was seen to be whole, and stand behind its offsets (see
+cdb.py). Where a window has changed, its records' own checksums say which of them have not.
 """
 
 from __future__ import annotations
@@ -26,16 +27,17 @@ Sums: TypeAlias = "npt.NDArray[np.uint64]"
 _SHIFT = WINDOW_BYTES.bit_length() - 1
 assert 1 << _SHIFT == WINDOW_BYTES  # not a guard
 _WINDOW_COST = 7
-"""Of a window, in checksums of a small record; 8 KiB of a record's bytes are one more."""
+"""What checking a window costs, in checks of a small record; 8 KiB of a record's bytes cost as much
+as one more."""
 _FROM_DEVICE = 250
-"""The same where it is to be read from a device."""
+"""The same where the window must be read from a device."""
 _RECORD_SHIFT = 13
 
 _UNKNOWN, _RIGHT, _WRONG = 0, 1, 2
 
 
 class WindowSums:
-    """The section in the making, from the bytes of a file as they are written to it."""
+    """Makes a sealed file's section of window checksums from its bytes, as they are written."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -45,7 +47,7 @@ class WindowSums:
         self._rest = b""
 
     def add(self, piece: bytes | memoryview) -> None:
-        """The next bytes of the file, from its first on. 0.1 ms a MiB."""
+        """Take in the next bytes of the file, from its first on. 0.1 ms a MiB."""
         view = memoryview(piece)[self._skip :]
         self._skip -= min(self._skip, len(piece))
         if self._rest:
@@ -62,7 +64,7 @@ class WindowSums:
         self._rest = bytes(view[whole:])
 
     def section(self) -> bytes:
-        """What the sealed file carries of what was added."""
+        """The section for all that was added, as the sealed file carries it."""
         if self._rest:
             self._window(self._rest)
             self._rest = b""
@@ -75,8 +77,8 @@ class WindowSums:
 
 
 def read_windows(buffer: memoryview, trailer: Trailer, file: str) -> Sums | None:
-    """The checksums of a sealed file, which is the whole buffer, their own verified; None: it has
-    none. Raises Corruption."""
+    """The window checksums of a sealed file, which is the whole buffer, verified by their own;
+    None: it has none. Raises Corruption."""
     if not trailer.windows:
         return None
     at = trailer.windows_at
@@ -100,12 +102,12 @@ def verify_windows(buffer: memoryview, trailer: Trailer, file: str) -> None:
 
 
 class RecordSums:
-    """Says of records of a file whether they are as they were written. Each reader has its own, so
-    that each looks for itself."""
+    """Tells which records of a file are as they were written, and remembers which windows it has
+    checked. Each reader has its own, so that each looks for itself."""
 
     def __init__(self, mapped: mmap | bytes, seed: int, *, whole: bool = True) -> None:
-        """Of a file that is mapped whole; not ``whole``: of one that is being written, of which
-        only records are looked at."""
+        """``mapped`` is the whole file; with ``whole=False`` the file is still being written, and
+        only its records' own checksums are used."""
         self._seed, self._whole = seed, whole
         self._state = np.zeros(0, dtype=np.uint8)
         self._bill = 0
@@ -118,7 +120,7 @@ class RecordSums:
         self._end = 0
         self._sums: Sums | None = None
         if self._whole:
-            # Not sealed, or damaged where verify tells it: its records have their own.
+            # If it is not sealed, or damaged there (verify tells), its records have their own.
             with suppress(Corruption, UnsupportedFormat):
                 trailer = trailer_of(view, "")
                 self._sums = read_windows(view, trailer, "")
@@ -132,10 +134,10 @@ class RecordSums:
         self.mapped, self._view, self._sums = b"", memoryview(b""), None
 
     def right(self, starts: Ints, head_ends: Ints, ends: Ints, times: int = 1) -> Mask:
-        """Which of these records, whose framing fits, are as they were written. By windows, 0.1 ms
-        a MiB, once, as soon as that is not dearer than what was asked for so far; until then by
-        their own checksums, 0.5 us each and what their bytes take to hash. ``times``: so many times
-        as many are likely to be asked for, these included."""
+        """Which of these records, whose framing fits, are as they were written. Their own checksums
+        tell, at 0.5 us each and the hashing of their bytes, until the windows (0.1 ms a MiB, once)
+        would cost no more than all that was asked for so far; then these tell. ``times``: the
+        caller is likely to ask for this many times as many records in all."""
         if not len(self._state) or not len(starts):
             return checksums_right(self.mapped, starts, head_ends, ends, self._seed)
         if self.vouch_for(starts, ends):
@@ -160,9 +162,9 @@ class RecordSums:
         return right
 
     def vouch_for(self, starts: Ints, ends: Ints) -> bool:
-        """Whether all that stands between the first of these records and the last, and so each of
-        them, is as it was written: known, or looked at where that is not dearer than their own
-        checksums. False: not known."""
+        """Whether windows show that everything from the first of these records to the last is as it
+        was written. Windows not checked yet are checked now, unless the records' own checksums
+        would be cheaper. False: not known."""
         if not len(self._state) or not len(starts):
             return False
         low, high = int(starts.min()), int(ends.max())
@@ -183,10 +185,10 @@ class RecordSums:
     def _look(
         self, first: Ints, until: Ints, lengths: Ints, low: int, high: int, times: int
     ) -> None:
-        """Look at the windows [first, until] of each record, which are among [low, high), or put
-        its cost on the bill."""
+        """Check the windows [first, until] of each record, all of them in [low, high); or, while
+        that does not pay, add the cost of these records' own checksums to the bill."""
         unknown = wanted = low + np.flatnonzero(self._state[low:high] == _UNKNOWN)
-        if _WINDOW_COST * len(wanted) > len(first):  # else they may as well all be looked at
+        if _WINDOW_COST * len(wanted) > len(first):  # else all may as well be checked
             count = len(self._state)
             begins = np.bincount(first, minlength=count + 1)
             touched = np.cumsum(begins - np.bincount(until + 1, minlength=count + 1)) > 0
@@ -199,17 +201,17 @@ class RecordSums:
         self._bill += cost
         price = cost_of_one * len(wanted)
         of_all = price
-        if times > 1:  # each so many are likely to touch as large a part of what is left
+        if times > 1:  # each further lot of records likely touches as large a part of what is left
             left = (1 - len(wanted) / len(unknown)) ** times
             of_all = int(cost_of_one * len(unknown) * (1 - left))
         if self._bill + cost * (times - 1) < of_all:
             return
-        # What is left counts towards those that few records cannot pay for.
+        # What is left of the bill counts towards windows that few records cannot pay for.
         self._bill = max(self._bill - price, 0)
         self._see(wanted)
 
     def _see(self, wanted: Ints) -> None:
-        """Look at these windows."""
+        """Check these windows, and remember which are right."""
         sums, view, seed, end = self._sums, self._view, self._seed, self._end
         if sums is None:
             return

@@ -1,7 +1,7 @@
-"""Writes compacted journal files: records moved from other files, into sealed ones.
+"""Writes compacted journal files: moves records from other files into new, sealed ones.
 
 A moved record gets a new relative number and new checksums, since both are bound to the file and
-the place; the old ones are verified first. A value that is worth it is compressed.
+the place; the old checksums are verified first. A value is compressed where that pays.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Mover:
         self._packed = Compressor().packed
 
     def many(self, writer: SealedWriter, rows: Iterable[tuple[int, int, int, int]]) -> None:
-        """Write records as they are, but for number and checksums, to a file that has room for
-        them: (sqn, start, end of the header, bytes of the value) of each. A value without other
-        fields may get compressed. Headers were verified before. Some 4 us a record. Raises
-        Corruption."""
+        """Move records, unchanged but for number and checksums, to a file that has room for them.
+        ``rows``: (sqn, start, end of the header, bytes of the stored value) of each. The value of a
+        record without optional fields may get compressed. Headers were verified before. Some 4 us
+        a record. Raises Corruption."""
         buffer, seed, least = self._buffer, self._seed, self._from
         low_32, fixed = record.LOW_32, record.FIXED_BYTES
         base, new_seed, at = writer.base_sqn, writer.seed, writer.at
@@ -87,8 +87,8 @@ class Mover:
     def columns(
         self, writer: SealedWriter, sqns: Ints, starts: Ints, head_ends: Ints, stored: Ints
     ) -> None:
-        """As ``many``, of arrays with an element for each record, by array kernels; no value gets
-        compressed. Some 1 us a record. Raises Corruption."""
+        """As ``many``, but from arrays with an element for each record, by array kernels; no value
+        gets compressed. Some 1 us a record. Raises Corruption."""
         raw, low_32 = array_of(self._buffer), np.uint64(record.LOW_32)
         seeds = starts.astype(np.uint64) ^ np.uint64(self._seed)
         of_heads = xxh3_of(raw, starts, head_ends - starts, seeds)
@@ -117,8 +117,9 @@ class Mover:
         kind: int,
         whole: bool,
     ) -> bytes:
-        """A record of which more changes: without its value where ``kind`` says that it becomes a
-        delete or a key delta, without its batch unless ``whole``. Raises Corruption."""
+        """One record, encoded for its new place, of which more changes: it loses its value where
+        ``kind`` turns it into a delete or a key delta, and its place in a batch unless that
+        survives ``whole``. Raises Corruption."""
         buffer = self._buffer
         end = head_end + 8 + stored
         try:
@@ -156,8 +157,8 @@ class Mover:
 
 
 def squeezed(buffer: memoryview, records: Iterable[tuple[int, int, int]]) -> list[int]:
-    """By how many bytes a Mover would make each of these records' values smaller: (start, end,
-    bytes of the value as it stands) of each. 1 us a KiB."""
+    """By how many bytes a Mover would shrink each of these records' values. ``records``: (start,
+    end, bytes of the stored value) of each. 1 us a KiB."""
     compressor = Compressor()
     saved = [0]
     for start, end, stored in records:
@@ -168,8 +169,8 @@ def squeezed(buffer: memoryview, records: Iterable[tuple[int, int, int]]) -> lis
 
 
 class SealedWriter:
-    """One sealed file, written from its first byte to its last. Its name appears when it is whole
-    and durable; the directory is the caller's to sync."""
+    """Writes one sealed file, from its first byte to its last. Its name appears when it is whole
+    and durable; the caller syncs the directory."""
 
     def __init__(
         self, disk: Disk, directory: str, base_sqn: int, seed: int, epoch: int, created_ms: int
@@ -196,11 +197,12 @@ class SealedWriter:
         return len(self._numbers)
 
     def begin_many(self) -> tuple[array[int], array[int], list[bytes | memoryview]]:
-        """(numbers, places, pieces) to be appended to for each record; then ``end_many``."""
+        """(numbers, places, pieces): the caller appends to these for each record, then calls
+        ``end_many``."""
         return self._numbers, self._starts, self._parts
 
     def end_many(self, at: int) -> None:
-        """What was appended ends at ``at``."""
+        """Take note that what was appended ends at ``at``; write it if it is much."""
         self._waiting += at - self.at
         self.at = at
         if self._waiting >= _FLUSH_BYTES:
@@ -214,7 +216,7 @@ class SealedWriter:
         self.end_many(self.at + len(encoded))
 
     def written_between(self, first_ms: int, last_ms: int) -> None:
-        """Write times of the first and the last of some records."""
+        """Take note of the write times of the first and the last of the records added."""
         self._times = [self._times[0] if self._times else first_ms, last_ms]
 
     def add(self, number: int, encoded: bytes, time_ms: int) -> None:
@@ -222,7 +224,7 @@ class SealedWriter:
         self._numbers.append(number)
         self._starts.append(self.at)
         self._parts.append(encoded)
-        # Not by written_between and end_many: compaction comes here for each larger record.
+        # Calls neither written_between nor end_many: compaction adds each larger record by this.
         if not self._times:
             self._times = [time_ms, time_ms]
         self._times[1] = time_ms
@@ -232,8 +234,8 @@ class SealedWriter:
             self._flush()
 
     def finish(self, last_sqn: int, origin: cdb.Origin, latest_ms: int = 0) -> dict[str, int | str]:
-        """Seal the file, which covers every sqn to ``last_sqn``; what a manifest wants to know.
-        ``latest_ms``: the latest write time of what it was made of."""
+        """Seal the file, which covers every sqn to ``last_sqn``, and return what a manifest wants
+        to know of it. ``latest_ms``: the latest write time of the records that it came from."""
         self._flush()
         self._starts.append(self.at)
         first_ms, last_ms = self._times or (0, 0)
@@ -265,7 +267,7 @@ class SealedWriter:
         }
 
     def abandon(self) -> None:
-        """Let go of the descriptor, and of a file that is not finished. Idempotent."""
+        """Close the file and remove it, unless it is finished. Idempotent."""
         file, self._file = self._file, None
         if file is not None:
             file.close()

@@ -1,17 +1,19 @@
-"""Many values that are LZ4 blocks, decompressed by one call and into one array.
+"""Decompresses many values that are LZ4 blocks by one call, into one array.
 
-An LZ4 frame is a header, then blocks with their sizes, then an end mark. So blocks as the journal
-has them need nothing but to stand behind one another, and a value that is stored as it is can be
-among them. The one call lets go of the interpreter lock, and no value becomes a Python object.
+An LZ4 frame is a header, then blocks with their sizes, then an end mark. So the journal's blocks
+need only be put behind one another, and values that are stored uncompressed can be among them. The
+one call lets go of the interpreter lock, and no value becomes a Python object.
 
-    header      magic u32, flags, greatest block, bytes of all u64, a byte of their XXH32
-    block       bytes u32, the topmost bit: not compressed; then they
+    header      magic u32, flags, size of the largest block, bytes of all u64,
+                a byte of the XXH32 of the last three
+    block       bytes u32 (topmost bit: not compressed), then the bytes
     end mark    0 u32
 
-A frame tells how much all blocks hold together, which is compared, not how much each does. So the
-last bytes of each block, which are literals and to which nothing refers back, give way to a random
-mark. A block has the length that its record says if, and only if, its mark is where that ends:
-there are as many places as marks, and who made the file did not know it. Then they are put back.
+A frame says how much all blocks hold together, which is compared, but not how much each holds. So
+a random mark replaces the last bytes of each block, which are literals that nothing refers back
+to. All blocks have the lengths that their records say if, and only if, a mark stands where each
+value should end: there are as many places as marks, and whoever made the file did not know the
+mark. Then the bytes are put back.
 """
 
 from __future__ import annotations
@@ -33,11 +35,11 @@ from octavo.files.kernels.byte_strings import Ints, Words, offsets_of, windows
 from octavo.files.kernels.columns import Bytes
 
 WORTH_IT_BYTES = 256 << 10
-"""What is decompressed must be so much: a frame costs 60 us, besides 0.4 us a value."""
+"""A frame pays from so many decompressed bytes on: it costs 60 us, besides 0.4 us a value."""
 _MAGIC = b"\x04\x22\x4d\x18"
 _INDEPENDENT_AND_SIZE = 0x68
 _LARGEST = (64 << 10, 256 << 10, 1 << 20, 4 << 20)
-"""What the greatest block may hold; they are numbered from 4 on."""
+"""The sizes of the largest block that a header can state, as numbers from 4 on."""
 _DESCRIPTOR = Struct("<BBQ")
 _HEADER_BYTES = len(_MAGIC) + _DESCRIPTOR.size + 1
 _SIZE_BYTES = 4
@@ -63,9 +65,9 @@ class Frame:
         raw_bytes: Ints,
         sums: tuple[Words, Ints] | None = None,
     ) -> None:
-        """Value i is ``maps[of[i]][at[i]:][:lengths[i]]``, and ``raw_bytes[i]`` long when it is
-        decompressed, -1: it is not compressed. They were seen to fit. See ``may_hold``. ``sums``:
-        seeds and checksums of all, none of them empty, that nobody has compared yet."""
+        """Copy the values. Value i is ``maps[of[i]][at[i]:][:lengths[i]]``, and ``raw_bytes[i]``
+        long when it is decompressed (-1: it is not compressed); ``may_hold`` has said yes.
+        ``sums``: the seeds and checksums of all, to be compared here; no value is empty then."""
         packed = raw_bytes >= 0
         self.offsets = offsets_of(np.where(packed, raw_bytes, lengths))
         there = np.flatnonzero(lengths > 0)  # a block of no bytes would be the end mark
@@ -80,7 +82,7 @@ class Frame:
         sizes = lengths[there] + np.where(packed[there], 0, _AS_IT_IS)
         windows(frame, _SIZE_BYTES)[starts - _SIZE_BYTES] = sizes.astype("<u4").view("V4")
         self.right = _copy(maps, of[there], at[there], lengths[there], frame, starts, sums)
-        """Whether all have the checksums that were given; where not, there is no more than that."""
+        """Whether all values match ``sums``; if not, this frame is of no further use."""
         if not self.right:
             return
         self._mark = np.void(secrets.token_bytes(_MARK_BYTES))
@@ -91,16 +93,16 @@ class Frame:
         self._tails_at = self.offsets[1:][packed] - _MARK_BYTES
 
     def unpack(self) -> Any:
-        """What all hold, as a buffer of Arrow's: one call, which any thread may make. None where
-        that is not as it should be."""
+        """Decompress all into a buffer of Arrow's, by one call, which any thread may make. None if
+        that fails."""
         try:
             return _codec().decompress(self._frame, int(self.offsets[-1]))
         except (OSError, ValueError, NotImplementedError):  # the last: Arrow was built without LZ4
             return None
 
     def values(self, unpacked: Any) -> Bytes | None:
-        """All values end to end, given what ``unpack`` gave. None: one of them, at the least, is
-        not as its record says."""
+        """All values end to end, from what ``unpack`` returned. None: at least one is not as its
+        record says."""
         if unpacked is None:
             return None
         blob = np.frombuffer(unpacked, dtype=np.uint8)
@@ -112,8 +114,8 @@ class Frame:
 
 
 def may_hold(lengths: Ints, raw_bytes: Ints) -> bool:
-    """Whether a frame can hold values of these lengths, as stored and decompressed, and is cheaper
-    than one after the other; see Frame."""
+    """Whether a Frame can hold values of these lengths (as stored, and decompressed) and is cheaper
+    than to decompress them one by one."""
     packed = np.flatnonzero(raw_bytes >= 0)
     if not len(packed) or int(np.maximum(raw_bytes, lengths).max()) > _LARGEST[-1]:
         return False
@@ -141,8 +143,8 @@ def _copy(
     goals: Ints,
     sums: tuple[Words, Ints] | None,
 ) -> bool:
-    """Their lengths differ, so a slice each is cheaper than array kernels are. Each is hashed where
-    it was copied to, while it is in a cache of the processor; False: one is not as ``sums`` say."""
+    """Copy values to ``goals`` in ``target``; False: one does not match ``sums``. As lengths differ
+    a slice each is cheaper than array kernels. A copy is hashed while the processor caches it."""
     views = [memoryview(mapped) for mapped in maps]
     out = target.data
     places = zip(

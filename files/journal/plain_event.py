@@ -1,4 +1,4 @@
-"""The shortest way to all that a journal record says, where it is a plain put or a plain delete."""
+"""The shortest way to decode a journal record that is a plain put or a plain delete."""
 
 from __future__ import annotations
 

@@ -67,8 +67,8 @@ FIXED = Struct("<II8s2sBBBBHHQ")
 FIXED_BYTES = 34
 assert FIXED.size == FIXED_BYTES  # the layout above, not a guard
 PLAIN = Struct("<4sI8s8sHQ")
-"""The same, what is alike in all records of a bucket put together: CDB_KEY_LENGTH, CDB data length,
-sqn, middle, key length - 1, write time."""
+"""The same, with all that is alike in the records of a bucket as one field, the middle:
+CDB_KEY_LENGTH, CDB data length, sqn, middle, key length - 1, write time."""
 CDB_KEY_LENGTH = b"\x08\x00\x00\x00"
 _MIDDLE = Struct("<2sBBBBH")
 _SUMS = Struct("<II")
@@ -99,12 +99,12 @@ unpack_middle = _MIDDLE.unpack
 
 
 def middle(kind: int, tag: int, flags: int, bucket_bytes: int) -> bytes:
-    """What PLAIN takes from the magic to the bucket's length."""
+    """The middle that PLAIN takes: everything from the magic to the bucket's length."""
     return _MIDDLE.pack(MAGIC, VERSION, kind, tag, flags, bucket_bytes)
 
 
 def numbers(first: int, count: int) -> tuple[bytes, ...]:
-    """The relative numbers [first, first + count) as records carry them."""
+    """The relative numbers [first, first + count), each as the 8 bytes that a record carries."""
     packed = _struct(f">{count}Q").pack(*range(first, first + count))
     return _struct("8s" * count).unpack(packed)
 
@@ -321,7 +321,7 @@ def decompress(stored: bytes | memoryview, raw_bytes: int) -> bytes:
 
 
 def decompress_all(stored: Sequence[bytes | memoryview], raw_bytes: Sequence[int]) -> list[bytes]:
-    """As ``decompress``, of many. ValueError if any of them is wrong."""
+    """As ``decompress``, for many blocks. ValueError if any of them is wrong."""
     values: list[bytes] = []
     add, one = values.append, lz4.block.decompress
     try:

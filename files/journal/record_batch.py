@@ -1,4 +1,4 @@
-"""Puts and deletes as journal records, many at a time, by array kernels."""
+"""Encodes puts and deletes as journal records, many at a time, by array kernels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _EXPIRY_BYTES, _META_LENGTH_BYTES = 8, 4
 
 
 class Place(NamedTuple):
-    """Where the first record goes, and what is alike in all of them."""
+    """Where the first record goes, and what all of them have in common."""
 
     at: int
     number: int
@@ -48,7 +48,7 @@ class Operations:
     which: Ints | None = None
     """The bucket of each, a number of ``buckets``; None: there is one."""
     deletes: Mask | None = None
-    """Which are that; None: none is."""
+    """Which of the operations are deletes; None: none is."""
     expiries: Words | None = None
     """ms UTC, 0: never; None: all never."""
     metas: ByteColumn | None = None
@@ -58,7 +58,7 @@ class Operations:
         return len(self.keys.offsets) - 1
 
     def between(self, low: int, high: int) -> Operations:
-        """Those numbered [low, high). No copy."""
+        """The operations [low, high). No copy."""
         return Operations(
             _between(self.keys, low, high),
             _between(self.values, low, high),
@@ -70,12 +70,12 @@ class Operations:
         )
 
     def bucket_bytes(self) -> Ints:
-        """Of the name of each one's bucket."""
+        """How long the name of each one's bucket is."""
         lengths = np.array([len(name) for name in self.buckets], dtype=np.int64)
         return np.broadcast_to(lengths[0], len(self)) if self.which is None else lengths[self.which]
 
     def record_sizes(self) -> Ints:
-        """Bytes of the record of each."""
+        """How many bytes each one's record takes."""
         sizes: Ints = lengths_of(self.keys.offsets) + lengths_of(self.values.offsets)
         sizes += self.bucket_bytes() + (FIXED_BYTES + SUMS_BYTES)
         if self.expiries is not None:
@@ -91,8 +91,8 @@ def _between(strings: ByteColumn, low: int, high: int) -> ByteColumn:
 
 
 def encoded(place: Place, operations: Operations) -> Bytes:
-    """The records of operations one after the other; lengths were checked. Some 0.3 us each where
-    few lengths occur, and half of that where there is but one."""
+    """The records of all operations, end to end; the caller has checked lengths. Some 0.3 us each
+    where few different lengths occur, and half of that where there is but one."""
     if not len(operations):
         return np.empty(0, dtype=np.uint8)
     if _are_alike(operations):
@@ -133,15 +133,15 @@ def encoded(place: Place, operations: Operations) -> Bytes:
 
 
 def write_sums(out: Bytes, starts: Ints, ends: Ints, value_bytes: Ints, seeds: Words) -> None:
-    """Have the records in ``out`` bear their checksums: where each one begins and its header ends,
-    how long its value is, and what its checksums are seeded by."""
+    """Write the checksums of the records in ``out``, given where each one begins and its header
+    ends, how long its value is, and the seed of its header's checksum."""
     of_heads = xxh3_of(out, starts, ends - starts, seeds)
     of_values = xxh3_of(out, ends + SUMS_BYTES, value_bytes, of_heads)
     windows(out, SUMS_BYTES)[ends] = _sums(of_heads, of_values)
 
 
 def _names_at(operations: Operations) -> Ints:
-    """Where the name of each one's bucket begins, when they stand end to end."""
+    """Where the name of each one's bucket begins when the names stand end to end."""
     lengths = np.array([len(name) for name in operations.buckets], dtype=np.int64)
     begins = np.cumsum(lengths) - lengths
     if operations.which is None:
@@ -150,7 +150,7 @@ def _names_at(operations: Operations) -> Ints:
 
 
 def _are_alike(operations: Operations) -> bool:
-    """Whether each part of the records has one length."""
+    """Whether all are puts of one bucket, and each part has the same length in all records."""
     expiries, metas = operations.expiries, operations.metas
     return (
         operations.which is None
@@ -208,7 +208,7 @@ def _alike(place: Place, operations: Operations) -> Bytes:
 
 
 def _seeds(place: Place, starts: Ints) -> Words:
-    """What the checksums of records that begin there are seeded by."""
+    """The seeds of the header checksums of records that begin at ``starts``."""
     return (starts + place.at).astype(np.uint64) ^ np.uint64(place.seed)
 
 

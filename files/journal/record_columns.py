@@ -1,4 +1,4 @@
-"""Some puts of a journal file as columns, in journal order, by array kernels."""
+"""Reads puts of a journal file as columns, in journal order, by array kernels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STRETCH = 1 << 14
 _WORDS = [("sizes", "<u8"), ("number", "<u8"), ("kinds", "<u8"), ("key_1", "<u2"), ("time", "<u8")]
 """The fixed part of a record as words."""
 _SAME = ("sizes", "kinds", "key_1")
-"""Those that are the same in records that are alike."""
+"""The words that are equal in records that are alike."""
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class RecordColumns:
     """Puts of one type, an array element each; positions are in the file."""
 
     rows: Ints
-    """Which of the wanted ones they are."""
+    """The positions of these puts among the numbers that were asked for."""
     buckets_at: Ints
     bucket_bytes: Ints
     keys_at: Ints
@@ -46,21 +46,21 @@ class RecordColumns:
     value_bytes: Ints
     """As stored."""
     raw_bytes: Ints
-    """Of the value before compression; -1 where it is stored as it is."""
+    """Bytes of the value before compression; -1 where it is stored as it is."""
     times: U64
     expiries: U64
     apart: int = 0
-    """Bytes from each record to the next, where each part has one length; 0: not known to be so."""
+    """Bytes from each record to the next, if all are alike and evenly spaced; 0: not known."""
 
     def between(self, low: int, high: int) -> RecordColumns:
-        """Those numbered [low, high)."""
+        """The puts [low, high)."""
         return _taken(self, slice(low, high))
 
     def strings(
         self, raw: Bytes, at: Ints, lengths: Ints, room: Callable[[int], Bytes]
     ) -> ByteColumn:
-        """A part of each record, ``raw[at:][:lengths]``, copied end to end; ``room`` may be asked
-        for the bytes to copy them to."""
+        """One part of each record, ``raw[at:][:lengths]``, copied end to end; ``room`` may be asked
+        for the memory to copy into."""
         if not self.apart or not len(at) or not lengths[0]:
             return gather(raw, at, lengths)
         count, length = len(at), int(lengths[0])
@@ -73,10 +73,10 @@ class RecordColumns:
 def columns_of(
     mapped: mmap | bytes, offsets: Offsets, relative: Ints, check: Check | None, tag: int
 ) -> tuple[RecordColumns, Ints]:
-    """(the puts of a type among the records of some relative numbers, which of the numbers are to
-    be looked at with care: they are no whole puts).
+    """(the puts of this tag among the records of some relative numbers, positions of those that are
+    no whole puts and have to be looked at with care).
 
-    Given a seed both checksums are verified, some 0.5 us a record and what its bytes take to hash;
+    Given a check, both checksums are verified: some 0.5 us a record, and the hashing of its bytes;
     framing is compared in any case, 0.05 us a record. Nothing is read beyond a record's end.
     """
     raw = np.frombuffer(mapped, dtype=np.uint8)
@@ -105,7 +105,7 @@ def columns_of(
     bad = ~inside
     bad[rows[~good]] = True
     found.rows = rows
-    chosen = np.flatnonzero(good)  # of any type: a byte that is not as it was may be the tag
+    chosen = np.flatnonzero(good)  # of any tag: that may be the byte that is damaged
     if check is not None and len(chosen):
         sums_at = found.values_at[chosen] - SUMS_BYTES
         wrong = chosen[~right_of(mapped, starts[chosen], sums_at, ends[chosen], check)]
@@ -119,8 +119,8 @@ def columns_of(
 def _alike(
     raw: Bytes, starts: Ints, limits: Ints, relative: Ints, tag: int
 ) -> RecordColumns | None:
-    """The columns of plain puts of a type that stand one after the other and are alike but for
-    their numbers, their times and what they hold; None where they are not. 30 ns a record."""
+    """The columns of plain puts of this tag that stand one after the other and differ only in
+    number, time, and the bytes of bucket, key and value; None if these do not. 30 ns a record."""
     count = len(starts)
     if not count:
         return None
@@ -161,8 +161,8 @@ def _alike(
 
 
 def all_whole(mapped: mmap | bytes, table: npt.NDArray[np.uint32], seed: int) -> bool:
-    """Whether every record of a file, of whatever kind, has the checksums that it says. ``table``
-    has an offset for each and one more, for the end. Some 0.7 us a record."""
+    """Whether every record of a file, of whatever kind, matches its checksums. ``table`` has an
+    offset for each and one more, for the end. Some 0.7 us a record."""
     raw = np.frombuffer(mapped, dtype=np.uint8)
     if not len(table) or int(table[-1]) > len(raw):
         return False
@@ -188,7 +188,7 @@ def _none() -> RecordColumns:
 
 
 def _taken(columns: RecordColumns, rows: Ints | slice) -> RecordColumns:
-    """Some of them; a slice of such as are evenly apart are that, too."""
+    """Some of the puts; a slice of evenly spaced ones stays evenly spaced."""
     arrays = [getattr(columns, each.name)[rows] for each in fields(columns)[:-1]]
     taken = RecordColumns(*arrays)
     taken.apart = columns.apart if isinstance(rows, slice) else 0
@@ -198,7 +198,8 @@ def _taken(columns: RecordColumns, rows: Ints | slice) -> RecordColumns:
 def _parts(
     raw: Bytes, starts: Ints, ends: Ints, head: npt.NDArray[np.void], good: Mask
 ) -> tuple[RecordColumns, Mask]:
-    """Where the parts of each record stand, and which of them fit in; the rest is not said."""
+    """(where the parts of each record stand, which good records they fit into); for the others the
+    columns mean nothing."""
     flags = head["flags"]
     bucket_bytes = head["bucket"].astype(np.int64)
     key_bytes = head["key_1"].astype(np.int64) + 1

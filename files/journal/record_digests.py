@@ -1,5 +1,5 @@
-"""What journal records and ledger rows say of their keys, as columns of numbers: so that the two
-are held against each other by array kernels, and a journal file is checked to its last byte.
+"""Digests of journal records and of ledger rows, as columns of numbers: array kernels compare the
+two to verify that ledger and journal agree. The values of a journal file are checked here, too.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from octavo.files.ledger.rows import Rows
 Numbers: TypeAlias = "npt.NDArray[np.unsignedinteger[Any]]"
 
 _STRETCH = 512
-"""Records between two moments at which other threads may run."""
+"""Records that are hashed before other threads are let run."""
 
 
 class Digests(NamedTuple):
-    """An array element for each record or row."""
+    """What records or rows say of their keys: an array element for each."""
 
     keys: U64
     """Hash of the ledger key, of all 64 bits."""
     sqns: U64
     rests: U64
-    """Of the size, the times of writing and expiry, and the metadata: not equal where one of them
-    differs, nor, but by a chance of two to the power of -64, where several do."""
+    """A digest of size, write time, expiry and metadata. It differs where just one of the three
+    numbers does; in all other cases different rows have the same one by a chance of 2 ** -64."""
     expiries: U64
     """0: never."""
 
     def taken(self, which: npt.NDArray[np.int64] | Mask) -> Digests:
-        """Those of these numbers, in their order."""
+        """The digests at these positions, in their order, or where a mask is true."""
         return Digests(*(column[which] for column in self))
 
 
 _TIMES = (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9)
-"""Odd, so that no two numbers times one of them are the same; sizes, times, expiries."""
+"""Factors of sizes, times, expiries: odd, so that different numbers have different products."""
 _ALL_64 = (1 << 64) - 1
 
 
@@ -60,7 +60,7 @@ def _rests(sizes: Numbers, times: Numbers, expiries: U64 | None, metas: U64 | No
 
 
 def of_records(rows: Rows, which: npt.NDArray[np.int64]) -> Digests:
-    """Some records, by the ledger rows of their keys. Some 0.1 to 0.3 us a record."""
+    """The digests of some records, from the ledger rows of their keys. 0.1 to 0.3 us a record."""
     expiries = None if rows.expiries is None else rows.expiries[which]
     return Digests(
         keys=digest_column(strings_of(rows.keys.strings(), which)),
@@ -76,7 +76,7 @@ def of_records(rows: Rows, which: npt.NDArray[np.int64]) -> Digests:
 
 
 def of_batch(batch: Batch) -> Digests:
-    """The rows of a batch, one at the least, that was made with ``heads``. Some 50 ns a row."""
+    """The digests of a batch's rows, one at the least. It was made with ``heads``. 50 ns a row."""
     rows = rows_at(batch.columns, batch.rows)
     expiries = None if rows.expiries is None else rows.expiries.astype(np.uint64)
     metas = None if rows.metas is None else _meta_hashes(rows.metas)
@@ -89,7 +89,7 @@ def of_batch(batch: Batch) -> Digests:
 
 
 def of_one(key: bytes, sqn: int, head: record.Header | record.Record) -> tuple[int, ...]:
-    """The same of a single record."""
+    """What Digests holds of a single record, in that order."""
     rest = xxh3(head.metadata) if head.metadata else 0
     for number, times in zip((head.size, head.time_ms, head.expiry_ms), _TIMES, strict=True):
         rest ^= number * times & _ALL_64
@@ -97,7 +97,7 @@ def of_one(key: bytes, sqn: int, head: record.Header | record.Record) -> tuple[i
 
 
 def from_rows(rows: Iterable[tuple[int, ...]]) -> Digests:
-    """Columns of what ``of_one`` gave."""
+    """The digests of records that ``of_one`` was asked of."""
     table = np.array(list(rows), dtype=np.uint64).reshape(-1, len(Digests._fields))
     return Digests(*table.T)
 
@@ -109,7 +109,7 @@ def _meta_hashes(metas: Strings) -> U64:
 
 
 def check_values(view: memoryview, head: Headers, seed: int, file: str) -> None:
-    """See that every record is of a kind that this release knows, and its value whole. Header
+    """Check that this release knows the kind of every record, and that its value is whole. Header
     checksums were verified. Raises Corruption. Some 1 us a record, and what hashing takes."""
     raw = head.raw
     known = (raw[head.start + 18] == record.VERSION) & (head.kinds >= record.PUT)

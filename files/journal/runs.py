@@ -1,5 +1,5 @@
-"""Runs of whole records, one behind another with no number left out: how a journal file is read
-that nobody knows yet, in short loops.
+"""Finds runs of whole records, one behind another with no number left out, so that a journal file
+whose records are not known yet is read by short loops.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from xxhash import xxh3_64_intdigest as xxh3
 from octavo.files.journal import record
 
 MOST = 1024
-"""Records of a run, so that little is held at a time."""
+"""The most records of a run, so that little is held at a time."""
 
 _EVEN_BYTES = 1 << 18
 _EVEN_LEAST = 16
-"""Records of one length are taken together, so many bytes of them at a time at the most, and so
-many records at the least."""
+"""Records of one length are taken together: at most _EVEN_BYTES at a time, and at least
+_EVEN_LEAST records."""
 
 _COPIED_BYTES = 1 << 16
-"""A longer value is hashed where it stands."""
+"""A longer value is hashed where it stands, without a copy."""
 
 _LARGEST = (1 << 62) - MOST
-"""No first number above is believed."""
+"""No first number above this is believed."""
 
 _FORMS = {
     record.EXPIRY: "Q", record.METADATA: "I", record.INDEX: "I", record.BATCH: "II",
     record.LZ4: "I",
 }  # fmt: skip
-"""How the optional fields of these flags stand, in the order in which they do."""
+"""The struct formats of the optional fields, by flag, in the order in which they stand."""
 
 
 class Family(NamedTuple):
-    """What is the same of many records."""
+    """What many records have in common."""
 
     kind: int
     tag: int
@@ -47,26 +47,26 @@ _NO_FAMILY = Family(0, 0, b"")
 
 
 class Run(NamedTuple):
-    """Whole records, header and value verified; everything but their metadata and values. No object
-    is made for a record but its key, for they are made by the million, and stay."""
+    """Whole records, header and value verified: everything but metadata and values. The only object
+    made for each record is its key, since there are millions of them, and they stay."""
 
     relative_sqn: int
-    """Of the first."""
+    """The number of the first record."""
     starts: Sequence[int]
     end: int
     """Where the last one ends; each of the others ends where the next one starts."""
     keys: Sequence[bytes]
     families: Sequence[Family]
-    """Of each; one object a family."""
+    """That of each record; equal families are one object."""
     expiries: Mapping[int, int]
-    """ms UTC, by the relative number of those that have one; so are the following."""
+    """ms UTC, by the relative numbers of the records that expire; the next two likewise."""
     indexes: Mapping[int, bytes]
     """Index changes."""
     batches: Mapping[int, tuple[int, int]]
-    """The place in its batch, from 0, and how long that is."""
+    """(the record's place in its batch, from 0; how many records that has)."""
 
     def behind(self, relative: int) -> Run:
-        """Those of higher numbers than ``relative``."""
+        """The rest of the run: the records of higher numbers than ``relative``."""
         skip = relative + 1 - self.relative_sqn
         if skip <= 0:
             return self
@@ -79,36 +79,36 @@ class Run(NamedTuple):
 
     @property
     def family(self) -> Family | None:
-        """That of all of them, if it is one."""
+        """The family of all records, if they have the same one; else None."""
         one = self.families[0]
         return one if self.families.count(one) == len(self.families) else None
 
 
 class _Form(NamedTuple):
-    """What the middle of a record's header says of how it stands."""
+    """How a record is laid out, as the middle of its header says."""
 
     kind: int
     tag: int
     bucket_at: int
     key_at: int
     fields: Callable[..., tuple[Any, ...]] | None
-    """Unpacks the optional ones; None: there are none."""
+    """Unpacks the optional fields; None: there are none."""
     lengths: slice
-    """Which of those are lengths of what stands behind the key."""
+    """Which of these are lengths of what stands behind the key."""
     expires: bool
     indexed: bool
-    """The last of the lengths is that of index changes."""
+    """Whether the last of the lengths is that of index changes."""
     batch: slice | None
-    """Which of them tell the place in a batch."""
+    """Which of the optional fields tell the place in a batch."""
 
 
 def runs(buffer: bytes | mmap, at: int, end: int, seed: int) -> Iterator[Run]:
-    """The runs from ``at`` on, as far as each begins where the one before it ends. Nothing from
-    ``end`` on is looked at. Some 0.7 us a small record, 1 us where they have optional fields, and
-    0.35 where many puts are of one length."""
+    """The runs from ``at`` on, each beginning where the one before it ends, up to what is in no
+    run. Nothing from ``end`` on is looked at. Some 0.7 us a small record, 1 us where they have
+    optional fields, and 0.35 us where many puts are of one length."""
     last = end - record.FIXED_BYTES - record.SUMS_BYTES
     families: dict[Family, Family] = {}
-    together = _EVEN_LEAST  # more and more: to find that many are not alike takes long
+    together = _EVEN_LEAST  # grows with success: to find that many are not alike takes long
     while at <= last:
         key_length, content, number, middle, key_1, _ = record.PLAIN.unpack_from(buffer, at)
         form = _form(middle)
@@ -131,7 +131,7 @@ def runs(buffer: bytes | mmap, at: int, end: int, seed: int) -> Iterator[Run]:
 
 @lru_cache(maxsize=256)
 def _form(middle: bytes) -> _Form | None:
-    """None: records of this middle are in no run."""
+    """How records of this middle are laid out; None: such records are in no run."""
     magic, version, kind, tag, flags, bucket_bytes = record.unpack_middle(middle)
     forms = {flag: form for flag, form in _FORMS.items() if flags & flag}
     if (
@@ -161,9 +161,9 @@ def _evenly_apart(
     first: int,
     seed: int,
 ) -> Run | None:
-    """So many records from ``at`` on, if they are like the one there but for numbers, times, keys
-    and values, and whole. What bytecode does, it does for all of them at once: a byte of each is a
-    slice with a step."""
+    """The run of ``count`` records from ``at`` on, if they are whole and differ from the one there
+    only in numbers, times, keys and values. Each step of bytecode serves all of them: a slice with
+    a step is one byte of each record."""
     stop, key_at = at + count * apart, form.key_at
     for further in (1, count - 1):  # most that are not alike differ here
         place = at + further * apart
@@ -201,7 +201,8 @@ def _layout(of_each: str, count: int) -> Struct:
 
 @lru_cache(maxsize=4)
 def _numbers(first: int, count: int) -> tuple[bytes, ...]:
-    """For runs that begin in the midst of these, as many do where numbers are left out."""
+    """As record.numbers, cached for runs that begin in the midst of these, as many do where numbers
+    are left out."""
     return record.numbers(first, count)
 
 
@@ -213,8 +214,8 @@ def _one_by_one(
     seed: int,
     families: dict[Family, Family],
 ) -> Run | None:
-    """The records from ``at`` on, to the next number that MOST divides, whatever they are; None
-    where the first is not whole. ``families``: those that were met."""
+    """The run from ``at`` on, up to the next number that MOST divides, of records of any form;
+    None where the first is not whole. ``families``: those met so far, for equal ones to be one."""
     last = end - record.FIXED_BYTES - record.SUMS_BYTES
     unpack, sums = record.PLAIN.unpack_from, record.unpack_sums
     length_of_number, low_32 = record.CDB_KEY_LENGTH, record.LOW_32
@@ -251,7 +252,7 @@ def _one_by_one(
             if (
                 head_bytes > record.MAX_HEADER_BYTES
                 or at + head_bytes + 8 > stop
-                or (expires and not told[0])  # a forger's
+                or (expires and not told[0])  # no writer of ours does that
             ):
                 break
         head_end = at + head_bytes

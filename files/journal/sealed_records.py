@@ -1,4 +1,4 @@
-"""The records of a sealed journal file as columns, whichever table of offsets it has."""
+"""Reads the records of a sealed journal file as columns; its offsets may be plain or sparse."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Table(NamedTuple):
     starts: npt.NDArray[np.int64]
     """Where each begins; one more, for the end of the last."""
     size: int
-    """Numbers that the file covers, there or not."""
+    """How many numbers the file covers, with a record or without."""
 
 
 def table_of(view: memoryview, path: str) -> Table:
-    """The table of a sealed file, which is the whole buffer. Raises Corruption."""
+    """The table of the sealed file ``view``. Raises Corruption."""
     trailer, offsets = cdb.sealed_offsets(view, path)
     numbers, places = columns_of(offsets)
     starts = places.astype(np.int64)
@@ -62,7 +62,7 @@ class Stretch(NamedTuple):
 def records_of(
     disk: Disk, journal: str, file: dict[str, Any]
 ) -> tuple[memoryview, Table, Iterator[Stretch]]:
-    """``file_records`` of a file as a job is told of it."""
+    """``file_records`` of a file that is described as a job gets it."""
     return file_records(
         disk, f"{journal}/{file['name']}", file["seed"], file["base_sqn"], file["last_sqn"]
     )
@@ -71,8 +71,8 @@ def records_of(
 def file_records(
     disk: Disk, path: str, seed: int, base_sqn: int, last_sqn: int | None = None
 ) -> tuple[memoryview, Table, Iterator[Stretch]]:
-    """(bytes, table, all records in stretches, one at the least) of a file. ``last_sqn``: where
-    given, what it must cover.
+    """(bytes, table, all records in stretches, one at the least) of a file. ``last_sqn``: if given,
+    the last sqn that the file must cover.
 
     Header checksums are verified as each stretch is given, values are not read. Raises Corruption,
     FileNotFoundError; the stretches raise Corruption.

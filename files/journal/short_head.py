@@ -1,4 +1,4 @@
-"""The hot head: what a put's record says of its value, without the value."""
+"""The hot path of a head: what a put's record says of its value, read without the value."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Found = tuple[int, bytes, int, int | None]
 def head_of(
     buffer: bytes | memoryview, check: int, bucket_and_key: bytes, plain: bytes, now_ms: int
 ) -> Found | None:
-    """What a head says of the put of this key in ``buffer``, the header's checksum verified, or
-    None: as short_value.value_of. The value is not looked at."""
+    """The head of this key's put, which is the whole buffer, its header's checksum verified; None,
+    and the arguments, as in short_value.value_of. The value is not looked at."""
     end, raw_at = short_value.header_end(buffer, 0, len(buffer), bucket_and_key, plain, now_ms)
     if not end or xxh3(buffer[:end], check) & record.LOW_32 != record.unpack_u32(buffer, end)[0]:
         return None
@@ -30,7 +30,7 @@ def head_of(
         at += 8
     if flags & record.METADATA:
         (length,) = record.unpack_u32(buffer, at)
-        if flags & record.INDEX:  # stands behind it
+        if flags & record.INDEX:  # index changes stand behind it
             end -= record.unpack_u32(buffer, at + 4)[0]
         metadata = bytes(buffer[end - length : end])
     return size, metadata, time_ms, expiry

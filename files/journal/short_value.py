@@ -1,4 +1,4 @@
-"""The hot read: the value of a put, found in a record without decoding what else that says."""
+"""The hot path of a get: finds a put's value in its record without decoding the rest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from octavo.files.journal.record import (
 )
 
 ALL_EXPIRED = 1 << 64
-"""As a moment: what expires at all has expired by then."""
+"""As ``now_ms``: a moment by which all that ever expires has expired."""
 _FIELDS_OF_A_PUT = EXPIRY | METADATA | INDEX | BATCH | LZ4
 Buffer: TypeAlias = bytes | memoryview | mmap
 
@@ -36,9 +36,9 @@ def plain_fields(tag: int, bucket: bytes) -> bytes:
 
 
 Form = tuple[int, tuple[int, ...], int, bool]
-"""Of the record of a put: bytes of its optional fields; where the lengths of what stands behind the
-key are, and that of the value before compression (0: it is not compressed), both from the record's
-first byte on; whether it expires."""
+"""How a put's record is laid out: bytes of its optional fields; where in the record the lengths of
+what stands behind the key are; where that of the value before compression is (0: it is not
+compressed); whether the put expires."""
 
 
 @lru_cache(maxsize=1024)
@@ -67,10 +67,9 @@ def header_end(
     plain: bytes,
     now_ms: int,
 ) -> tuple[int, int]:
-    """(where the header of the put of this key ends in ``buffer``, where it tells the length of
-    the value before compression, 0: it does not). (0, 0): that is not what is there, or the put
-    has expired by ``now_ms``. The record's bytes are [at, end). ``plain`` is plain_fields of the
-    bucket."""
+    """(where in ``buffer`` the header of this key's put ends, where it tells the length of the
+    value before compression; 0: it does not). (0, 0): the record, which is [at, end), is no put of
+    this key, or has expired by ``now_ms``. ``plain`` is plain_fields of the bucket."""
     fields = buffer[at + 19 : at + 24]
     key_at, raw_at = at + FIXED_BYTES, 0
     key_end = key_at + len(bucket_and_key)
@@ -105,8 +104,7 @@ def value_of(
     plain: bytes,
     now_ms: int = ALL_EXPIRED,
 ) -> bytes | None:
-    """The hot read: the value of the put of this key whose record is [at, end) of ``buffer``, or
-    None.
+    """The value of this key's put, whose record is [at, end) of ``buffer``; or None.
 
     ``plain`` is plain_fields of the bucket. None means "take the long way" (another key, one that
     has expired by ``now_ms``, or damage): the caller decodes the record in full and learns which.

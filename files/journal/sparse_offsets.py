@@ -1,10 +1,10 @@
-"""Where the records of a compacted journal file begin, when few of its numbers have one.
+"""The sparse table of offsets, of a compacted journal file few of whose numbers have a record.
 
     u32 x n        relative numbers of the records, ascending
     u32 x (n + 1)  where each begins; the last one ends where the records end
 
-A plain table has an entry for each number, there or not; this one answers the same to the same
-index, by a binary search.
+A plain table has an entry for each number, with a record or without; this one gives the same answer
+for the same index, by a binary search.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ get about a microsecond, a plain table 4 bytes a number."""
 
 
 class SparseOffsets(Sequence[int]):
-    """As the plain table of ``count`` numbers: record i begins at [i] and ends at or before
+    """Behaves as the plain table of ``count`` numbers: record i begins at [i] and ends at or before
     [i + 1]; both are equal where there is no record i."""
 
     __slots__ = ("numbers", "size", "starts")
@@ -117,8 +117,8 @@ class Cut(NamedTuple):
     sparse: bool
 
     def part(self, name: str, seed: int, base_sqn: int, first: int) -> dict[str, Any]:
-        """What ledger_files.level_zero takes of the journal file, ``first`` being the number with
-        which this begins."""
+        """This stretch of a journal file as ledger_files.level_zero wants it described; ``first``
+        is the number with which it begins."""
         return {
             "name": name, "seed": seed, "base_sqn": base_sqn,
             "first": first, "count": self.records, "sparse": self.sparse,
@@ -126,7 +126,7 @@ class Cut(NamedTuple):
 
 
 def cut(offsets: Sequence[int], low: int, high: int) -> Cut:
-    """The numbers [low, high) of a table of either kind."""
+    """Cut the numbers [low, high) out of a table of either kind."""
     if isinstance(offsets, SparseOffsets):
         begin, end = offsets.between(low, high)
         numbers, starts = offsets.numbers[begin:end], offsets.starts[begin : end + 1]

@@ -33,9 +33,10 @@ _MOST_BLAS_THREADS = 64
 
 @contextlib.contextmanager
 def _threads_that_can_be() -> Iterator[None]:
-    """OpenBLAS, which comes with NumPy, begins a thread for each processor as it is loaded. Where
-    it cannot it raises SIGINT, a Ctrl-C that nobody pressed, and waits for those threads later. So
-    it is told to begin none where there are none to be had, unless the program has told it."""
+    """Within it OpenBLAS, which comes with NumPy, begins no threads as it is loaded if there are
+    none to be had, unless the program has told it how many. By itself it begins one for each
+    processor; where it cannot, it raises SIGINT, a Ctrl-C that nobody pressed, and waits for those
+    threads later."""
     if "numpy" in sys.modules or _BLAS_THREADS in os.environ or _can_be_begun():
         yield
         return
@@ -47,7 +48,7 @@ def _threads_that_can_be() -> Iterator[None]:
 
 
 def _can_be_begun() -> bool:
-    """Whether there are as many threads to be had. 0.1 ms each."""
+    """Whether there are as many threads to be had as OpenBLAS would begin. 0.1 ms each."""
     end, begun = threading.Event(), []
     try:
         for _ in range(min(os.cpu_count() or 1, _MOST_BLAS_THREADS) - 1):
@@ -73,8 +74,9 @@ else:
 
 
 def distinct(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Each of them once, ascending: what np.unique gives, which loads a part of NumPy at its first
-    call, where a Ctrl-C or a fork may come (see later.py); not so if more is asked of it."""
+    """Each of the numbers once, ascending. For this alone np.unique is not asked: it loads a part
+    of NumPy at its first call, where a Ctrl-C or a fork may come (see later.py). It does not do so
+    if more is asked of it."""
     ordered = np.sort(numbers)
     new = np.ones(len(ordered), dtype=np.bool_)
     new[1:] = ordered[1:] != ordered[:-1]

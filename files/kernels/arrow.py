@@ -1,4 +1,4 @@
-"""Columns of rows as Arrow arrays."""
+"""Makes Arrow arrays of columns of rows, without copies where that is possible."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COLUMNS = ("bucket", "key", "sqn", "size", "metadata", "written_at", "expires_at", "value")
-"""Of rows of a snapshot, in the order in which they come where none are named."""
+"""The columns of a snapshot's rows, in the order in which they come if none are named."""
 
 MAX_BINARY_BYTES = 2**31 - 2
-"""Of all strings of a binary array, as Arrow's own builder has it."""
+"""The most bytes of all strings of a binary array, as for Arrow's own builder."""
 
 
 @cache
 def pyarrow() -> Any:
-    """The module. Raises Misuse that says what to install."""
+    """The module pyarrow. Raises Misuse that says what to install."""
     try:
         with unbroken, loading:
             import pyarrow
@@ -40,17 +40,17 @@ def parquet() -> Any:
     with unbroken, loading:  # what a Ctrl-C breaks off there cannot be loaded again
         import pyarrow.parquet as found
 
-        pa.array(())  # for which Arrow loads pandas
+        pa.array(())  # at which Arrow loads pandas
     return found
 
 
 def room(count: int) -> Bytes:
-    """Bytes from Arrow's pool: those of the batch before, where malloc would ask for new ones."""
+    """Memory from Arrow's pool: that of the batch before, where malloc would ask for new pages."""
     return np.frombuffer(pyarrow().allocate_buffer(count), dtype=np.uint8)
 
 
 def numbers(kind: pa.DataType, column: Any) -> pa.Array:
-    """A column of the numbers in a contiguous buffer of that kind. No copy."""
+    """The numbers of this kind in a contiguous buffer, as an array. No copy."""
     pa = pyarrow()
     return pa.Array.from_buffers(kind, len(column), [None, pa.py_buffer(column)])
 

@@ -24,16 +24,16 @@ _BLOCK_BYTES = 1 << 20
 """Strings are copied in blocks of about this size, so that the copy stays in the cache."""
 _SAMPLE = 16
 _FEW = 8
-"""Strings up to which no kernels are worth their while."""
+"""Up to so many strings kernels are not worth while."""
 _WIDE_BYTES = 256
 _TIMES, _TIMES_WIDE = 4, 2
-"""Strings are moved as if all were as long as the longest, where that is so many times their bytes
-at most; of longer ones fewer times."""
+"""Strings are moved as if all were as long as the longest, if that is at most so many times their
+bytes; fewer times if they are longer than _WIDE_BYTES."""
 
 
 def array_of(view: memoryview) -> npt.NDArray[Any]:
-    """The view's items, not copied. Not by ``asarray``: where a memoryview of its own finds no
-    memory, that takes any buffer for a sequence of numbers, and makes each byte one of eight."""
+    """The view's items, not copied. Not by ``asarray``: if that has no memory for a memoryview of
+    its own, it takes any buffer for a sequence of numbers, and makes eight bytes of each byte."""
     return np.frombuffer(view, view.format)
 
 
@@ -107,13 +107,13 @@ def fill(source: Bytes, starts: Ints, lengths: Ints, target: Bytes, at: Ints) ->
     What stands there between strings, or behind them, may be changed.
 
     Strings whose lengths do not differ much are moved as if all were as long as the longest, from
-    the first to the last: each overwrites what came too much of the one before. 10 ns each.
+    the first to the last: each overwrites what was moved too much with the one before. 10 ns each.
     """
     width = int(lengths.max()) if alike(lengths) else 0
     if not width or int(lengths.min()) == width or not _in_turn():
         copy(source, starts, lengths, target, at)
         return
-    # At the end of an array there is no room for so much: those are moved once more, as they are.
+    # Near the end of an array there is no room for so much: strings there are moved once more.
     count, last = len(lengths), len(source) - width
     inside = int(np.searchsorted(at, len(target) - width, side="right"))
     edge = np.flatnonzero(starts[:inside] > last)
@@ -144,8 +144,8 @@ def _move(source: Bytes, starts: Ints, width: int, target: Bytes, at: Ints) -> N
 
 @cache
 def _in_turn() -> bool:
-    """Whether NumPy assigns elements in the order of their indices. It says so of one index that
-    comes again, for which the last value stays, and does it of elements that overlap."""
+    """Whether NumPy assigns elements in the order of their indices. It promises that for an index
+    that occurs twice (the last value stays); here it is tried with elements that overlap."""
     count, width, apart = 1000, 24, 7
     source = (np.arange(count * width) * 31 % 251).astype(np.uint8)
     target = np.zeros(count * apart + width, np.uint8)
@@ -187,13 +187,13 @@ def as_list(blob: bytes, offsets: npt.NDArray[np.integer[Any]]) -> list[bytes]:
 
 
 def gather(source: Bytes, starts: Ints, lengths: Ints) -> ByteColumn:
-    """The strings end to end in an array of their own."""
+    """Copy the strings end to end into an array of their own."""
     offsets = offsets_of(lengths)
     whole = in_order(source, starts, lengths)
     if whole is not None:
         return ByteColumn(whole, offsets)
     end = int(offsets[-1])
-    blob = np.empty(end + _WIDE_BYTES, dtype=np.uint8)  # so that none is at the end
+    blob = np.empty(end + _WIDE_BYTES, dtype=np.uint8)  # so that no string is near its end
     fill(source, starts, lengths, blob, offsets[:-1])
     return ByteColumn(blob[:end], offsets)
 

@@ -1,14 +1,14 @@
-"""Reading files whose pages are not in memory.
+"""Reduces waiting for pages of maps that are not in memory.
 
-A map is the cheapest way to bytes that are in memory. To those that are not it is the dearest: the
+A map is the cheapest way to bytes that are in memory, and the dearest to those that are not: the
 thread waits in a page fault, with the interpreter lock, for one page after the other; and around
-each the system reads as much as the device is set to, 128 KiB mostly and megabytes on some, of
-which a store that is larger than memory needs a record. So maps that are read here and there are
-advised not to. And once reads are seen to wait for a device, what is about to be read is asked for
-before, all at once, or is read by a system call, which waits without the lock.
+each the system reads as much as the device is set to, mostly 128 KiB but megabytes on some, where a
+store that is larger than memory needs one record. So for maps that are read here and there the
+system is advised not to. And once reads are seen to wait for a device, what is about to be read is
+asked for before, all at once, or is read by a system call, which waits without the lock.
 
 Advice that the system does not take, for want of memory or because a sandbox forbids it, changes
-nothing: what is read tells what is wrong.
+nothing: if something is wrong, the reads will show it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PAGE = mmap.PAGESIZE
 _PIECE_BYTES = 128 << 10
 """Linux takes no more from one advice than the device is set to, or its largest request."""
 _GAP_BYTES = 16 << 10
-"""What stands so near to what is wanted is read with it: that costs less than a request."""
+"""Gaps of up to so many bytes are read, too: that costs less than one more request."""
 _MOST_BYTES = 64 << 20
 _STAYS = 64
 _SELDOM = 8
@@ -40,7 +40,8 @@ _WHOSE = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
 
 
 def scattered(mapped: Map) -> Map:
-    """A map that is going to be read here and there: a page fault reads a page."""
+    """Advise the system that a map will be read here and there, so that a page fault reads just a
+    page; returns the map."""
     if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_RANDOM"):
         with suppress(OSError):
             mapped.madvise(mmap.MADV_RANDOM)
@@ -59,7 +60,7 @@ def ask_to_read(mapped: mmap.mmap | bytes | memoryview, low: int, high: int) -> 
 
 
 def _ask_to_read_all(mapped: mmap.mmap | bytes, starts: Ints, ends: Ints) -> None:
-    """The same of many stretches, in any order; of no more than 64 MiB."""
+    """``ask_to_read`` of many stretches, in any order; of no more than 64 MiB in all."""
     order = np.argsort(starts, kind="stable")
     lows, highs = starts[order], np.maximum.accumulate(ends[order])
     cuts = np.flatnonzero(lows[1:] > highs[:-1] + _GAP_BYTES) + 1
@@ -74,7 +75,8 @@ def _ask_to_read_all(mapped: mmap.mmap | bytes, starts: Ints, ends: Ints) -> Non
 
 
 def reads_of_thread() -> int:
-    """Grows where this thread had a device read, or waited for a page, if that is told. 0.4 us."""
+    """A count that grows when this thread has a device read, or waits for a page; 0 where the
+    system does not tell. 0.4 us."""
     try:
         usage = resource.getrusage(_WHOSE)
     except OSError:  # a sandbox that does not let one ask
@@ -83,23 +85,24 @@ def reads_of_thread() -> int:
 
 
 class ColdPages:
-    """Whether reads of files wait for a device: judged by some of them, for all of the process."""
+    """Judges whether reads of files wait for a device: by some of them, for the whole process."""
 
     __slots__ = ("_until", "left", "reads")
 
     def __init__(self, reads: Callable[[], int] = reads_of_thread) -> None:
         self.left = 0
-        """So many more judgements it takes to see that they do not; 0: most do not."""
+        """How many more judgements that they do not wait it takes to believe it; 0: believed."""
         self.reads = reads
         self._until = 0
 
     def seldom(self) -> bool:
-        """True one time in eight: for judging what is done often."""
+        """True one time in eight: whether to judge now, for code that runs often."""
         self._until = until = (self._until or _SELDOM) - 1
         return not until
 
     def judge(self, before: int) -> bool:
-        """What was read since ``reads`` was ``before`` stands for other reads. 0.5 us."""
+        """Judge by what was read since ``reads()`` gave ``before``. Whether reads are now taken to
+        wait. 0.5 us."""
         if self.reads() != before:
             self.left = _STAYS
         elif self.left:
@@ -107,8 +110,9 @@ class ColdPages:
         return self.left > 0
 
     def ahead(self, mapped: mmap.mmap | bytes, starts: Ints, ends: Ints) -> None:
-        """Stretches of a map, none of them empty and all within it, are about to be read: have
-        what is not in memory come at once. 1.5 us where some of them, which are touched, are."""
+        """Have stretches of a map that are about to be read come into memory, all at once, if they
+        are not there. None is empty, and all are within the map. 1.5 us where some of them, which
+        are touched, are in memory."""
         if not len(starts):
             return
         before = self.reads()
@@ -123,7 +127,7 @@ class ColdPages:
         self.judge(before)
 
     def _waits(self, mapped: mmap.mmap | bytes, starts: Ints) -> bool:
-        """Whether reads of some of these bytes wait."""
+        """Touch some of these bytes: whether that waits."""
         before = self.reads()
         for at in starts[:: -len(starts) // _SAMPLES].tolist():
             mapped[at : at + 1]

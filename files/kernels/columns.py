@@ -18,7 +18,7 @@ class ByteColumn:
     offsets: I64  # n + 1, ascending, offsets[0] may be above 0
 
     def strings(self) -> Strings:
-        """Each by where it begins, and its length."""
+        """The same strings, each by where it begins and its length."""
         return Strings(self.blob, self.offsets[:-1], self.offsets[1:] - self.offsets[:-1])
 
 
@@ -31,15 +31,15 @@ class Strings:
     lengths: I64
 
     def picked(self, rows: npt.NDArray[np.int64] | slice) -> Strings:
-        """These strings, where they are."""
+        """Some of the strings, where they are: not copied."""
         return Strings(self.blob, self.starts[rows], self.lengths[rows])
 
     def one(self, row: int) -> bytes:
-        """A string."""
+        """The string of a row."""
         at = int(self.starts[row])
         return self.blob[at : at + int(self.lengths[row])].tobytes()
 
 
 def names_at(names: bytes | Strings, rows: npt.NDArray[np.int64] | slice) -> bytes | Strings:
-    """Those of some rows; what is one name for all rows is theirs, too."""
+    """The names of some rows; one name for all rows is theirs, too."""
     return names if isinstance(names, bytes) else names.picked(rows)

@@ -22,12 +22,12 @@ def repeated(value: Number, count: int) -> npt.NDArray[Number]:
 
 
 def taken(column: npt.NDArray[Number], rows: Ints) -> npt.NDArray[Number]:
-    """What the column has in these rows."""
+    """The column's values in these rows."""
     return repeated(column[0], len(rows)) if _is_one_value(column) else column[rows]
 
 
 def take_into(column: npt.NDArray[Number], rows: Ints, out: npt.NDArray[Number]) -> None:
-    """Write what the column has in these rows, all of which are there."""
+    """Write the column's values in these rows, all of which it has, to ``out``."""
     if _is_one_value(column):
         out[:] = column[0]
     else:

@@ -1,4 +1,4 @@
-"""Memory that is freed and soon asked for again."""
+"""Keeps memory in the process that is freed and soon asked for again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import cache
 
 MUCH_BYTES = 128 << 10
-"""Who makes so much at once, and drops it, has it kept."""
+"""Code that makes and drops so much at once calls ``keep_freed``."""
 _BLOCK_BYTES = 24 << 20
 
 
@@ -18,8 +18,8 @@ def keep_freed() -> None:
     glibc hands what is free at the end of its memory to the system as soon as that is 128 KiB, and
     new memory comes as pages to be cleared: at 64 KiB that is half of what a scan takes. Once a
     larger block was freed, it keeps twice as much as that had: here what the columns of a window
-    of four files take. So one is: its pages are never touched, 10 us, once a process. Where there
-    is no room for one, nothing is kept.
+    of four files take. So one is made and freed, 10 us, once a process; its pages are never
+    touched. Where there is no room for it, nothing is kept.
     """
     with suppress(MemoryError):
         bytes(_BLOCK_BYTES)

@@ -1,4 +1,4 @@
-"""The order of byte strings, by array kernels: the sort under every merge.
+"""Sorts byte strings by array kernels: the sort under every merge.
 
 Unsigned bytes decide, a string sorts before its own continuations, and any byte may occur
 anywhere, NUL at the end too. The strings' common prefix is skipped. A first pass sorts 8 bytes
@@ -23,9 +23,9 @@ _FEW_RUNS = 64
 _STRETCH_BYTES = 16
 """At the least so many bytes of each undecided row are looked at in a pass."""
 _BUDGET_BYTES = 8 << 20
-"""Undecided rows are padded to a common width: in so much memory,"""
+"""Undecided rows are padded to a common width, within so much memory,"""
 _OWN_SIZES, _MOST_BYTES = 2, 32 << 20
-"""or in so many times what they take themselves, whichever is more, but no more than so much."""
+"""or so many times what they take themselves, if that is more, but within _MOST_BYTES."""
 
 _Padded: TypeAlias = "npt.NDArray[np.bytes_]"
 

@@ -1,4 +1,4 @@
-"""Which pages of a map are in memory, as the system tells it (``mincore``)."""
+"""Tells which pages of a map are in memory, by asking the system (``mincore``)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from octavo.files.later import Later
 _ctypes: Any = Later("ctypes")
 
 _PAGES_A_STRETCH = 32
-"""To look costs 1 ns for a page that this process has touched and 60 ns for another, to ask for a
-stretch 1 to 2 us."""
+"""The most pages to look at for each stretch: that costs 1 ns for a page that this process has
+touched and 60 ns for another, where to ask for a stretch costs 1 to 2 us."""
 
 
 def absent(mapped: mmap.mmap, starts: Ints, ends: Ints) -> Mask | None:
     """Which of these stretches, none of them empty and all within the map, are not wholly in
     memory. None: that cannot be told, or they are so far apart that to look costs too much.
 
-    Linux says that all is in memory of a file that the caller could neither own nor write to.
+    Linux says that all is in memory if the caller neither owns the file nor may write to it.
     """
     first = int(starts.min()) // mmap.PAGESIZE
     count = (int(ends.max()) - 1) // mmap.PAGESIZE + 1 - first
@@ -39,7 +39,8 @@ def absent(mapped: mmap.mmap, starts: Ints, ends: Ints) -> Mask | None:
 
 
 def _look(at: int, length: int, target: int) -> int:
-    """0: each byte at ``target`` tells of a page, by its lowest bit. On some systems -1."""
+    """Ask the system. 0: the lowest bit of each byte at ``target`` tells of a page. Else, and on
+    systems that cannot tell, another number."""
     ctypes = _ctypes
     try:
         look = ctypes.CDLL(None).mincore

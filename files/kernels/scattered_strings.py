@@ -1,4 +1,4 @@
-"""Byte strings of several blobs, which are not put together before somebody writes them."""
+"""Byte strings of several blobs, which are not put together until they are written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from octavo.files.kernels.columns import Bytes, Strings
 
 
 def no_strings(count: int) -> Strings:
-    """So many, all empty."""
+    """``count`` strings, all empty."""
     none = np.zeros(count, dtype=np.int64)
     return Strings(np.empty(0, dtype=np.uint8), none, none)
 
@@ -38,7 +38,7 @@ class Scattered(Strings):
         """These strings, copied to one blob: a part at a time, and from front to back in it."""
         starts, lengths = self.starts[rows], self.lengths[rows]
         parts = len(self._blobs)
-        # An empty string may stand at the end of all: it is of the last part then.
+        # An empty string may stand at the end of all parts: it counts as the last one's then.
         of = np.minimum(np.searchsorted(self._begins, starts, side="right") - 1, parts - 1)
         order = np.argsort(of.astype(np.uint16 if parts < 1 << 16 else np.uint32), kind="stable")
         at = offsets_of(lengths[order])

@@ -1,9 +1,9 @@
-"""Columns of numbers by parts, more of them than memory should hold: what is joined part by part.
+"""Puts aside columns of numbers, more than memory should hold, to be joined part by part.
 
-Where there is one part all stays in memory. Else rows are written, block by block, to a file that
-has lost its name as it was made, and a part is read back when it is its turn: so each row is
-written and read once, however many parts there are (a hash join after Grace). There is no checksum:
-nobody but this process ever reads the file.
+Where there is one part, all stays in memory. Else rows are written, block by block, to a file whose
+name is removed as soon as it is made, and a part is read back at its turn: so each row is written
+and read once, however many parts there are (a Grace hash join). There is no checksum: nobody but
+this process ever reads the file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ScratchFailed(StorageFailed):
 
 
 class Spill:
-    """Rows of columns that are the same in kind and number for all; each row is of one part."""
+    """Rows, each of one part; the columns of all are the same in number and kind."""
 
     def __init__(self, disk: Disk, path: str, parts: int) -> None:
         """``path``: where a file can be made, if there are several ``parts``."""
@@ -34,13 +34,13 @@ class Spill:
         self._kept: list[Columns] = []
         self._file: AppendFile | None = None
         self._blocks: list[tuple[int, Column]] = []
-        """(where a block begins, how many rows stand before each part's)."""
+        """(where a block begins, how many of its rows stand before those of each part)."""
         self._filled = 0
         self._types: list[Any] = []
 
     def add(self, columns: Columns, part_of: npt.NDArray[np.integer[Any]] | None) -> None:
-        """Some rows, and the part of each: ``None`` where there is but one. Those of a part come
-        back in the order in which they were added. Raises StorageFull, ScratchFailed."""
+        """Put aside some rows, given the part of each (``None``: there is but one). The rows of a
+        part come back in the order in which they were added. Raises StorageFull, ScratchFailed."""
         if part_of is None or self.parts == 1:
             self._kept.append(columns)
             return
@@ -61,7 +61,7 @@ class Spill:
         self._filled += len(block)
 
     def part(self, number: int) -> list[Columns]:
-        """The rows of a part, [0, parts), as some columns each. Raises ScratchFailed."""
+        """The rows of part ``number`` of [0, parts), block by block. Raises ScratchFailed."""
         if self._file is None:
             kept, self._kept = self._kept, []
             return kept

@@ -1,4 +1,4 @@
-"""XXH3 of many strings, each with a seed of its own.
+"""Computes XXH3 of many strings, each with a seed of its own.
 
 Strings of 17 to 128 bytes of which there are many of one length are hashed by array kernels, some
 0.1 us each, where a call of the library from bytecode costs 0.3; others by such calls.
@@ -18,13 +18,13 @@ from octavo.files.kernels.columns import Bytes
 
 _LENGTHS = range(17, 129)
 _AT_LEAST = 512
-"""So many of a length make it worth while."""
+"""From so many strings of a length on, array kernels are worth while."""
 _STRETCH = 512
-"""Calls between two moments at which other threads may run."""
+"""Calls that are made before other threads are let run."""
 _SMALL_BYTES = 4096
 _BLOCK = 1 << 14
-"""So many at a time: what is worked out stays in the processor's cache, and each of the some 20
-calls a piece has enough to do to be worth its half microsecond."""
+"""Strings hashed at a time: intermediate results stay in the processor's cache, and each of the
+some 20 calls a piece has enough to do to be worth its half microsecond."""
 _SECRET = bytes.fromhex(
     "b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671f"
     "cb79e64eccc0e578825ad07dccff7221b8084674f743248ee03590e6813a264c"
@@ -99,7 +99,7 @@ def _of_one_length(blob: Bytes, starts: Ints, length: int, seeds: Words) -> Word
 
 
 def _room(count: int) -> list[Words]:
-    """What a block is worked out in."""
+    """Memory for the intermediate results of a block."""
     return list(np.empty((7, min(count, _BLOCK)), dtype=np.uint64))
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from octavo.files.ledger import ledger_key
 
 _after = lru_cache(maxsize=64)(ledger_key.after)
-"""Of buckets, of which few are scanned by turns."""
+"""Cached, for the prefixes of buckets: few are scanned by turns."""
 
 
 class Bounds(NamedTuple):
@@ -20,7 +20,7 @@ class Bounds(NamedTuple):
     reverse: bool
 
     def behind(self, key: bytes) -> Bounds:
-        """What is left behind a user key of the range, in its direction."""
+        """What is left of the range behind a user key, in the range's direction."""
         if self.reverse:
             return self._replace(high=self.prefix + key)
         return self._replace(low=self.prefix + key + b"\x00")
@@ -48,7 +48,8 @@ def of_bucket(prefix: bytes) -> Bounds:
 def bounds(
     prefix: bytes, start: bytes | None, end: bytes | None, begins: bytes | None, reverse: bool
 ) -> Bounds:
-    """The range of a bucket: ``start`` inclusive, ``end`` exclusive, keys beginning ``begins``."""
+    """The range of a bucket: from ``start``, inclusive, to ``end``, exclusive, of keys that begin
+    with ``begins``; None: no such limit."""
     low, high = prefix, _after(prefix)
     if begins:
         low, high = prefix + begins, ledger_key.after(prefix + begins)

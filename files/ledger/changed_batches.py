@@ -1,4 +1,4 @@
-"""What changed between two states of a ledger, as columns: net changes, a key at most once.
+"""Finds what changed between two states of a ledger, as columns: net changes, a key at most once.
 
 Both states are read window by window up to common bounds. A row of the same sqn in both is the same
 version; only keys whose version differs are compared as bytes.
@@ -19,20 +19,21 @@ class Changed(NamedTuple):
     """The changes of a range of keys."""
 
     puts: Batch
-    """Live rows of the later state that the earlier one has not; the sqn is above it."""
+    """Live rows of the later state whose sqns are above the last one of the earlier state."""
     deletes: Batch
-    """Live rows of the earlier state whose keys the later one has not."""
+    """Live rows of the earlier state whose keys are not live in the later one."""
     sqns: Ints
-    """Of each delete its sqn; 0 where it is not known: it expired, or merging dropped it."""
+    """The sqn of each delete; 0 where it is not known: the key expired, or a merge dropped its
+    tombstone."""
     times: Ints
-    """Of each delete its moment, ms UTC; 0 where it is not known."""
+    """The moment of each delete, ms UTC; 0 where it is not known."""
 
 
 def changed_batches(
     before: Sequence[Source], after: Sequence[Source], sqn: int, before_ms: int, after_ms: int
 ) -> Iterator[Changed]:
-    """The changes from a state of the last sqn ``sqn``, as of ``before_ms``, to a later one, as of
-    ``after_ms``; sources of one range each. 0.2 us a row of both, 0.5 us a change more."""
+    """The changes from a state whose last sqn is ``sqn``, as of ``before_ms``, to a later one, as
+    of ``after_ms``; both cover the same range. 0.2 us a row of both, 0.5 us a change more."""
     while (edge := common_edge((*before, *after))) is not None:
         old = _state([part for source in before if (part := source.take(edge)) is not None])
         new = _state([part for source in after if (part := source.take(edge)) is not None])

@@ -1,4 +1,4 @@
-"""Which rows of a range of ledger keys a scan wants, where that is not all of them."""
+"""Chooses the rows of a range of ledger keys that a scan wants, where that is not all of them."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from octavo.files.ledger.ledger_key import after, end_of_prefix
 from octavo.files.ledger.rows import Columns
 
 _ROWS_A_BUCKET = 1000
-"""A pass steps over so many in the time of a search in one bucket, some 70 us."""
+"""A pass over all rows takes for so many as long as a search in one bucket: some 70 us."""
 
 
 class Chosen(Protocol):
     """Which rows of a range are wanted: for each key all of its versions, or none."""
 
     def rows(self, columns: Columns) -> Mask:
-        """Which of the rows are."""
+        """Which of the rows are wanted."""
         ...
 
     def keys(self, ledger_keys: list[bytes], hashes: npt.NDArray[np.uint32]) -> Mask:
-        """Which of the keys are, whose hashes these are."""
+        """Which of the keys are wanted, given their hashes."""
         ...
 
 
@@ -36,26 +36,26 @@ class Segments(NamedTuple):
     chosen: Mask
 
     def rows(self, columns: Columns) -> Mask:
-        """As of Chosen."""
+        """See Chosen."""
         return self.of(columns.hashes)
 
     def keys(self, ledger_keys: list[bytes], hashes: npt.NDArray[np.uint32]) -> Mask:
-        """As of Chosen."""
+        """See Chosen."""
         return self.of(hashes)
 
     def of(self, hashes: npt.NDArray[np.uint32]) -> Mask:
-        """Which of these hashes are."""
+        """Which of these hashes are in a chosen segment."""
         found: Mask = self.chosen[(hashes >> np.uint32(self.shift)).astype(np.int64)]
         return found
 
 
 class Prefixes(NamedTuple):
-    """Some pairs of tag and bucket."""
+    """The rows of some pairs of tag and bucket."""
 
     chosen: Collection[bytes]
 
     def rows(self, columns: Columns) -> Mask:
-        """As of Chosen."""
+        """See Chosen."""
         mask = self._of(columns.prefixes)
         if columns.groups is None:
             return np.repeat(mask, len(columns))
@@ -63,7 +63,7 @@ class Prefixes(NamedTuple):
         return found
 
     def keys(self, ledger_keys: list[bytes], hashes: npt.NDArray[np.uint32]) -> Mask:
-        """As of Chosen."""
+        """See Chosen."""
         return self._of([key[: end_of_prefix(key)] for key in ledger_keys])
 
     def _of(self, prefixes: list[bytes]) -> Mask:
@@ -78,7 +78,7 @@ class Span(NamedTuple):
     prefix: bytes | None = None
 
     def rows(self, keys: Strings) -> Mask:
-        """Which of the keys are in it. 10 ns a key and bound."""
+        """Which of the keys are in the span. 10 ns a key and bound."""
         found = np.ones(len(keys.lengths), np.bool_)
         lows = (self.start, self.prefix)
         highs = (self.end, None if self.prefix is None else after(self.prefix))
@@ -95,11 +95,11 @@ class OfSpans(NamedTuple):
     spans: Sequence[Span]
 
     def rows(self, columns: Columns) -> Mask:
-        """As of Chosen."""
+        """See Chosen."""
         return self._of(columns.keys)
 
     def keys(self, ledger_keys: list[bytes], hashes: npt.NDArray[np.uint32]) -> Mask:
-        """As of Chosen."""
+        """See Chosen."""
         return self._of(column_of([key[end_of_prefix(key) :] for key in ledger_keys]).strings())
 
     def _of(self, keys: Strings) -> Mask:
@@ -110,22 +110,22 @@ class OfSpans(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What a scan is asked for: ranges, in order, and which rows of them."""
+    """What a scan is asked for: ranges, in order, and which of their rows; None: all."""
 
     ranges: list[Bounds]
     chosen: Chosen | None
 
 
 def in_one_pass(rows: int, buckets: int) -> bool:
-    """Whether one pass over so many rows is sooner done than a search in each of some buckets."""
+    """Whether one pass over so many rows takes less time than a search in each of the buckets."""
     return rows < buckets * _ROWS_A_BUCKET
 
 
 def of_all_buckets(
     tag: int, spans: Sequence[Span], prefixes: Collection[bytes], rows: int
 ) -> Asked:
-    """The keys of some spans in all buckets of a type, whose prefixes these are; there are about
-    so many rows. Of many spans each costs either way."""
+    """How to ask for the keys of some spans in all buckets of a type, whose prefixes these are; it
+    has about so many rows. Each of the spans costs, either way."""
     if spans and in_one_pass(rows, len(prefixes)):
         return Asked([of_type(tag)], OfSpans(spans))
     return Asked([bounds(each, *span, False) for span in spans for each in sorted(prefixes)], None)

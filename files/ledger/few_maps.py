@@ -1,8 +1,9 @@
-"""How many maps of files a piece of work keeps at once.
+"""Limits how many files a piece of work keeps mapped at once.
 
 Before Python 3.13 every map holds a descriptor, of which a process has some 1,024, and there may be
 more files than that; and a process may be limited in what it maps (Spark limits its Python workers
-so: spark.executor.pyspark.memory). What comes behind so many is mapped when it is read, and copied.
+so: spark.executor.pyspark.memory). Files beyond the limit are mapped when they are read, and what
+is read is copied.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ from octavo.files.ledger.sst import Sst
 from octavo.files.ledger.which_file import refuse_another
 
 Told: TypeAlias = Sequence[Any]
-"""What a job is told of a file: its name, the base of its sqns, and its marks (which_file.py), by
-which another file in its place is known, where its manifest tells them."""
+"""What a job is told of a file: its name, the base of its sqns, and, if its manifest has them, its
+marks (which_file.py), by which another file in its place is recognized."""
 
 _SHARE = 4
-"""One in so many of a process's maps, or bytes: others have some, too."""
+"""One in so many of a process's maps, or bytes, is for this: others need some, too."""
 
 
 def most_maps() -> int:
-    """So many may be kept."""
+    """How many maps a piece of work may keep."""
     return share_of_maps(_SHARE)
 
 
 def most_mapped_bytes() -> int | None:
-    """So many bytes of files may be kept mapped; None: any number."""
+    """How many bytes of files may be kept mapped; None: any number."""
     most = share_of(resource.RLIMIT_AS, _SHARE)
     return None if most == sys.maxsize else most
 
@@ -43,7 +44,7 @@ class FewMaps(Sequence[tuple[Sst, int]]):
     stay mapped; the others are mapped each time they are asked for."""
 
     def __init__(self, files: Sequence[tuple[Callable[[], Sst], int]], kept: int) -> None:
-        """Maps each once. Raises Corruption, OSError."""
+        """Map each file once. Raises Corruption, OSError."""
         self._files = files
         self._kept: list[Sst] = []
         for opener, _ in files:
@@ -72,7 +73,7 @@ class FewMaps(Sequence[tuple[Sst, int]]):
 def few_maps(
     levels: Sequence[Sequence[tuple[Callable[[], Sst], int]]],
 ) -> list[FewMaps]:
-    """The levels of a ledger, of whose files no more than ``most_maps`` stay mapped."""
+    """The levels of a ledger; of all their files no more than ``most_maps`` stay mapped."""
     left, out = most_maps(), []
     for files in levels:
         out.append(FewMaps(files, left))
@@ -82,7 +83,7 @@ def few_maps(
 
 def opened(disk: Disk, directory: str, levels: Sequence[Sequence[Told]]) -> Sequence[Level]:
     """The ledger files of a manifest, newest first, as the manifest has them. Reads the summary of
-    each file; no more stay mapped than a process may have. Raises Corruption."""
+    each file; no more than ``most_maps`` stay mapped. Raises Corruption."""
     return few_maps(
         [
             [

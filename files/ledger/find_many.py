@@ -1,7 +1,7 @@
 """Lookups of many keys in ledger files, by array kernels.
 
-One key costs some 0.1 us, against 0.7 us one by one: the probes of all keys are steps of a few
-arrays, and a key that is not there costs no comparison. What is answered is exact: each hit was
+One key costs some 0.1 us, against 0.7 us one by one: all keys are probed together by a few steps
+over arrays, and a key that is not there costs no comparison. Answers are exact: each hit was
 compared byte by byte.
 """
 
@@ -23,7 +23,8 @@ Level = Sequence[tuple[Sst, int]]
 def find_many(sst: Sst, keys: ByteColumn, hashes: U32, which: Ints | None = None) -> Ints:
     """The row of each ledger key in a file, -1 where it is not there.
 
-    ``hashes``: hashing.hash_of each key. ``which``: only keys of these numbers; one answer each.
+    ``hashes``: hashing.hash_of each key. ``which``: look up only the keys of these numbers, with
+    one answer each.
     Verifies the whole file first, once. Raises Corruption.
     """
     sst.ensure_whole()
@@ -43,8 +44,8 @@ def find_many(sst: Sst, keys: ByteColumn, hashes: U32, which: Ints | None = None
         entries = table[at[pending]]
         full = entries != 0
         pending, entries = pending[full], entries[full]
-        # Some slots hold another key's row whose low bits are the same: the whole hash tells
-        # nearly all of them, the key the rest.
+        # Some slots hold the row of another key with the same low bits: the whole hash shows
+        # that of nearly all of them, the key of the rest.
         alike = np.flatnonzero((entries >> row_bits) == low[pending])
         found = (entries[alike] & mask).astype(np.int64) - 1
         same = stored[found] == wanted[pending[alike]]
@@ -59,14 +60,14 @@ def find_many(sst: Sst, keys: ByteColumn, hashes: U32, which: Ints | None = None
 
 
 _COMPARED_BYTES = 16 << 20
-"""Of keys that are compared at once, or one key."""
+"""Bytes of keys that are compared at once, unless one key has more."""
 
 
 class _Comparison:
     """Compares keys with the keys of rows, exactly."""
 
     def __init__(self, sst: Sst, keys: ByteColumn) -> None:
-        # Nothing here is of the size of the file: it is asked for a few rows of it.
+        # Nothing of the file's size is made here: often only a few rows are asked for.
         self._ends = array_of(sst.column(Section.KEY_ENDS, "I"))
         self._blob = array_of(sst.column(Section.KEYS, "B"))
         self._firsts = array_of(sst.column(Section.FIRSTS, "I"))
@@ -135,8 +136,8 @@ def newest(
 def _ranges(
     level: Level, keys: ByteColumn, starts: Ints, lengths: Ints
 ) -> tuple[npt.NDArray[np.uint64], list[tuple[np.uint64, np.uint64]]]:
-    """(a number of each key, the range of numbers that each file's keys have): a key whose number
-    is in no file's range is in none of them."""
+    """(a number for each key, the range of numbers that the keys of each file have): a key whose
+    number is in no file's range is in none of the files."""
     low, high = level[0][0].first_key, level[-1][0].last_key
     skip = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), None)
     shared = min(len(low), len(high)) if skip is None else skip

@@ -23,7 +23,7 @@ def hash_column(keys: ByteColumn) -> npt.NDArray[np.uint32]:
 
 
 def digest_column(keys: ByteColumn) -> npt.NDArray[np.uint64]:
-    """The same with all 64 bits."""
+    """All 64 bits of the hash of each string, at the same cost."""
     lengths, length = lengths_of(keys.offsets), of_one_length(keys)
     seeds = np.zeros(len(lengths), np.uint64)
     if length >= 0:

@@ -1,4 +1,4 @@
-"""What is told of a key without its value."""
+"""The head of a key: what is known of its value without reading it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys of entries of head-only stores: a key and a sub-key as one.
+"""The keys of entries of head-only stores: a key and a sub-key encoded as one.
 
 In a record, and behind the bucket in a ledger key, they stand as the key with 0x00 written as 0x00
 0xFF, the end mark 0x00 0x00, then the sub-key as it is: so the order of the whole is that of the
@@ -14,12 +14,12 @@ _END = b"\x00\x00"
 
 
 def beginning(key: bytes) -> bytes:
-    """What all begin with whose keys begin with this one."""
+    """What all entries begin with whose keys begin with ``key``."""
     return key.replace(b"\x00", b"\x00\xff")
 
 
 def whole(key: bytes, sub_key: bytes = b"") -> bytes:
-    """A key and a sub-key as one; without a sub-key the first one that ``key`` may have."""
+    """A key and a sub-key as one; without a sub-key the lowest that ``key`` may have."""
     return beginning(key) + _END + sub_key
 
 
@@ -32,7 +32,7 @@ def apart(found: bytes) -> tuple[bytes, bytes]:
 
 
 def shown(tag: int, key: bytes) -> str:
-    """A record's key of whatever type, for a message: as whoever wrote it knows it."""
+    """A record's key, of whatever type, for a message: as its writer knows it."""
     if tag != HEAD_ONLY:
         return f"key {key[:80]!r}"
     name, sub_key = apart(key)

@@ -28,14 +28,14 @@ Term = int | bytes | str
 MAX_FIELD_BYTES = 255
 MAX_TERM_BYTES = 1024
 MAX_ENTRIES = 4096
-"""Of one object, in all its fields."""
+"""The most entries of one object, in all its fields."""
 
 _INT, _BYTES, _STR = b"\x10", b"\x20", b"\x30"
 _END = b"\x00\x00"
 _NUL, _ESCAPED = b"\x00", b"\x00\xff"
 _LENGTH = Struct("<H")
 LEAST_BYTES = 6
-"""Of an entry in a record, its length included."""
+"""The fewest bytes of an entry in a record, its length included."""
 _LONGEST_INT = 126
 
 
@@ -85,8 +85,8 @@ def escaped_term(term: Term) -> bytes:
 
 
 def stored_terms(found: Sequence[bytes]) -> list[Term]:
-    """The terms of what ``escaped_term`` gave, without the end marks; in order, either way.
-    0.2 us each. Raises Corruption."""
+    """The terms of what ``escaped_term`` gave, without the end marks; ``found`` is in order, either
+    way. 0.2 us each. Raises Corruption."""
     try:
         return _stored_terms(found)
     except ValueError as wrong:
@@ -193,7 +193,7 @@ def ledger_keys(tag: int, bucket: bytes, key: bytes, index: bytes) -> list[bytes
 
 
 def terms_by_field(index: bytes, file: str) -> dict[bytes, list[Term]]:
-    """The set of a record as the user gave it: terms of each field, in their order. Raises
+    """A record's set of entries, taken apart: the terms of each field, in their order. Raises
     Corruption naming ``file``."""
     try:
         return _by_field(unpacked(index))

@@ -1,4 +1,4 @@
-"""Ranges of keys, one behind the other: so files are merged a part at a time, in bounded memory."""
+"""Cuts a range of keys into parts, so that files are merged a part at a time, in bounded memory."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from octavo.files.ledger.sst_layout import Section
 
 _RANGE_BYTES = PART_BYTES
 _STEP_BYTES, _MOST_EDGES = 4 << 20, 1 << 10
-"""The key at which so much more of a file ends may begin a range; of so many in all."""
+"""A part may begin at one key in _STEP_BYTES of a file, or in more bytes, so that there are at most
+about _MOST_EDGES such keys in all."""
 
 
 def key_ranges(
     files: Sequence[tuple[Sst, int]], low: bytes, high: bytes | None
 ) -> list[tuple[bytes, bytes | None]]:
-    """Ranges [low, high) of ledger keys, ascending, that together are the given one, about equally
-    large in bytes. Verifies all checksums. Some 3 us for each file and each of up to 1,024 keys.
-    Raises Corruption, OSError."""
+    """Ranges [low, high) of ledger keys, ascending, that together make up the given one, about
+    equally large in bytes. Verifies all checksums. Some 3 us for each file and each of up to 1,024
+    keys. Raises Corruption, OSError."""
     spans, total = [], 0
-    for sst, _ in files:  # of which not all may stay mapped: nothing of a file is kept here
+    for sst, _ in files:  # not all may stay mapped: so nothing of a file is kept here
         sst.ensure_whole()
         rows = range(sst.lower_bound(low), sst.rows if high is None else sst.lower_bound(high))
         spans.append(rows)
@@ -55,7 +56,8 @@ def key_ranges(
 
 
 def _weight(sst: Sst) -> Callable[[int], int]:
-    """Tells what the rows of a file before one take. It keeps the file mapped."""
+    """A function that tells how many bytes the rows before a given one take. It keeps the file
+    mapped."""
     return partial(_bytes_before, sst.column(Section.KEY_ENDS, "I"))
 
 

@@ -1,4 +1,4 @@
-"""Ledger keys as bytes that sort.
+"""Encodes ledger keys as bytes that sort as (tag, bucket, key) does.
 
 A ledger key is (tag, bucket, key); its bytes are ``prefix(tag, bucket) + key``:
 
@@ -44,7 +44,7 @@ def end_of_prefix(ledger_key: bytes) -> int:
     at = ledger_key.index(b"\x00", 1)
     if ledger_key[at + 1 : at + 2] == b"\x00":
         return at + 2
-    # A number as a name is mostly NULs, of which none is to cost a step of Python.
+    # A bucket named by a number is mostly NULs, none of which is to cost a step of Python.
     end = ledger_key.index(b"\x00\x00", at)
     if ledger_key.count(b"\x00", at, end) != ledger_key.count(b"\x00\xff", at, end):
         raise ValueError(f"malformed ledger key {ledger_key[:40]!r}")

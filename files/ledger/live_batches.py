@@ -1,7 +1,7 @@
-"""Live rows of ledger files as columns, merged from sources that each hold a key once.
+"""Merges ledger rows from sources that each hold a key once, and gives the live ones as columns.
 
-Windows of all sources are merged up to a common bound; a window is tens of thousands of rows,
-stays in arrays, and no Python object is made for a row.
+Windows of all sources are merged up to a common bound. A window is tens of thousands of rows in
+arrays; no Python object is made for a row.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from octavo.files.ledger.sst_ahead import ask_for_rows
 WINDOW_ROWS = 1 << 16
 """Rows of each source in a window, at most."""
 WIDE_WINDOW_ROWS = 1 << 20
-"""The same where those that are wanted are chosen, which leaves out most of them."""
+"""The same where only chosen rows are wanted, which leaves out most of them."""
 
 WINDOW_BYTES = 4 << 20
-"""Bytes of each source's keys, and of its metadata, in a window, or one row."""
+"""Bytes of each source's keys, and of its metadata, in a window, at most; or one row."""
 
 _ROWS_A_BUCKET = 1024
-"""Where there are fewer, what is done once a bucket costs more than a name for each row."""
+"""Where buckets have fewer rows, work for each bucket costs more than a name for each row."""
 _NAMES_BYTES = 16 << 20
-"""Of such names, at most."""
+"""The most bytes of such names."""
 
 LedgerRun = tuple[Callable[[], Sst], int]
-"""What opens a ledger file, and the base of its sqns."""
+"""A function that opens a ledger file, and the base of the file's sqns."""
 
 
 class Source(Protocol):
@@ -76,7 +76,7 @@ class FileRows:
         *,
         kept: bool = True,
     ) -> None:
-        """``kept``: no: no file stays mapped between the calls."""
+        """With ``kept=False`` no file stays mapped between calls."""
         self.more = True
         self._kept = kept
         self._reader: Callable[[], Sst] | None = None
@@ -87,7 +87,7 @@ class FileRows:
         self._sst: Sst | None = None
         self._sqn_base = 0
         self._low = self._high = 0
-        """Rows of the file that were not taken."""
+        """From the one up to the other: the rows of the file that were not taken yet."""
 
     def edge(self) -> bytes | None:
         """The furthest ledger key that ``take`` could give next; None: there are no more."""
@@ -163,8 +163,8 @@ def _taken(columns: Columns, rows: slice | Ints, strings: Callable[[Strings], St
 
 
 def _own(columns: Columns, rows: slice | Ints) -> tuple[list[bytes], Ints | None]:
-    """(prefixes, groups) of some rows in order, one at the least: who puts windows together must
-    not meet all buckets of a file in each."""
+    """(prefixes, groups) of some rows in order, one at the least. Other prefixes are left out:
+    whoever joins windows must not meet all buckets of a file in each."""
     if columns.groups is None:
         return columns.prefixes, None
     groups: Ints = columns.groups[rows]
@@ -180,7 +180,7 @@ def rows_at(columns: Columns, rows: Ints) -> Columns:
 
 
 def as_slice(rows: Ints) -> Ints | slice:
-    """The rows; as a slice where each is the next one, for what is taken by it is not copied."""
+    """The rows, as a slice if they are consecutive: what is taken by a slice is not copied."""
     low, high = int(rows[0]), int(rows[-1]) + 1
     if high - low == len(rows) and bool((rows[1:] > rows[:-1]).all()):
         return slice(low, high)
@@ -188,7 +188,8 @@ def as_slice(rows: Ints) -> Ints | slice:
 
 
 def end_to_end(strings: Strings, rows: Ints | slice) -> ByteColumn:
-    """Some of the strings, one at the least; not copied where they are a slice and stand so."""
+    """Some of the strings, one at the least, end to end; not copied if ``rows`` is a slice and the
+    strings stand so already."""
     starts, lengths = strings.starts[rows], strings.lengths[rows]
     if isinstance(rows, slice):
         offsets = np.empty(len(starts) + 1, np.int64)
@@ -210,8 +211,8 @@ def _at(strings: Strings, rows: Ints) -> Strings:
 
 
 def common_edge(sources: Sequence[Source], *, reverse: bool = False) -> bytes | None:
-    """How far the next window of all sources goes: to the nearest edge that rows are behind, or to
-    the last one. None: there are no more rows."""
+    """The key up to which the next window of all sources goes: the nearest edge with more rows
+    behind it, or else the furthest edge. None: there are no more rows."""
     edges = [(edge, source.more) for source in sources if (edge := source.edge()) is not None]
     behind = [edge for edge, more in edges if more]
     if behind:
@@ -225,7 +226,7 @@ def live_batches(sources: Sequence[Source], now_ms: int, *, reverse: bool) -> It
     keep_freed()  # a window's arrays are dropped as the next one's are made
     before: bytes | None = None
     while (edge := common_edge(sources, reverse=reverse)) is not None:
-        if edge == before:  # whose rows were all given: only in a file that lies about its order
+        if edge == before:  # its rows were all given: so a file lies about its order
             raise Corruption("ledger", 0, f"keys out of order at {edge[:80]!r}; verify the store")
         before = edge
         parts = [part for source in sources if (part := source.take(edge)) is not None]
@@ -238,7 +239,7 @@ def live_batches(sources: Sequence[Source], now_ms: int, *, reverse: bool) -> It
 
 
 def merged(parts: list[Columns]) -> tuple[Columns, Ints]:
-    """All rows of the parts, and which of them are the newest of their keys, in order."""
+    """(all rows of the parts, which of them are the newest of their keys, in key order)."""
     if len(parts) == 1:
         return parts[0], np.arange(len(parts[0]), dtype=np.int64)
     columns = stacked(parts)
@@ -258,9 +259,9 @@ def alive(columns: Columns, rows: Ints, now_ms: int) -> Mask:
 def parts_of(
     batch: Batch, most_rows: int, most_bytes: int, *, by_values: bool, by_buckets: bool = False
 ) -> Iterator[Batch]:
-    """The batch in parts of at most so many rows, and of so many bytes of keys, metadata and, where
-    ``by_values``, values as far as the rows say their sizes, where ``by_buckets`` a bucket's name a
-    row; or of one row."""
+    """The batch in parts of at most so many rows and bytes, or of one row. Keys and metadata count;
+    with ``by_values`` also values, by the sizes that rows have; with ``by_buckets`` also a bucket's
+    name for each row."""
     if not len(batch.rows):
         return
     rows = as_slice(batch.rows)
@@ -298,7 +299,8 @@ def buckets_of(batch: Batch) -> Iterator[tuple[bytes, int, int]]:
 
 def by_buckets(batch: Batch) -> Iterator[tuple[int, bytes | Strings, int, int]]:
     """(tag, bucket, low, high): rows [low, high) of a batch have this tag and bucket. Where buckets
-    have few rows each they come together, with the names of all of the batch's rows."""
+    have few rows each, all of a tag come together, with the bucket's name of each row of the batch
+    in the bucket's place."""
     found = list(buckets_of(batch))
     if len(found) > 1 and len(batch.rows) < len(found) * _ROWS_A_BUCKET:
         names = names_of(batch)

@@ -1,4 +1,4 @@
-"""From sorted files to sorted files: pure functions over a Disk, by array kernels.
+"""Merges the ledger's sorted files into new ones: pure functions over a Disk, by array kernels.
 
 The newest version of a key wins: the one with the highest absolute sqn. Inputs are read through
 their maps; outputs are written one at a time, each synced, and their names last, in one go.
@@ -27,9 +27,10 @@ from octavo.files.ledger.sst import Sst
 from octavo.files.ledger.stale_entries import without_stale
 
 _MARKED_BYTES = 256 << 10
-"""Of keys in which ends of prefixes are looked for at once."""
+"""Bytes of keys in which the ends of prefixes are looked for at once."""
 _TOGETHER_BYTES = 128 << 20
-"""Metadata up to which it is copied to one blob: so rows with little of it cost a quarter less."""
+"""Metadata of up to this size is copied to one blob, which saves rows with little of it a quarter
+of the cost."""
 
 
 class Merged(NamedTuple):
@@ -37,8 +38,8 @@ class Merged(NamedTuple):
 
     files: list[Summary]
     expired_ms: int
-    """Rows that expired up to this moment, ms UTC, inclusive, were dropped or made tombstones; 0:
-    none was."""
+    """The latest expiry, ms UTC, of the rows that were dropped or made tombstones because they had
+    expired; 0: there were none."""
 
 
 def write_rows(
@@ -50,8 +51,8 @@ def write_rows(
     max_rows: int,
     max_bytes: int,
 ) -> list[Summary]:
-    """Write the newest version of each key of rows, which come in any order and stay as they are,
-    by ledger key, as files of at most so many rows and bytes.
+    """Write the newest version of each key among ``rows``, in key order, as files of at most so
+    many rows and bytes. The rows come in any order, and are not changed.
 
     Files are made about equally large; a row larger than ``max_bytes`` gets a file of its own.
     Every file and then the directory is synced. O(n log n), or O(n) for a few sorted runs. Raises
@@ -64,7 +65,7 @@ def write_rows(
 
 
 def add_rows(files: SortedFiles, rows: Rows | Columns) -> None:
-    """The same in files of a context, which may have others from before."""
+    """As ``write_rows``, in a context for files, which may have others from before."""
     if not len(rows):
         return
     keys = rows.keys if isinstance(rows, Columns) else rows.keys.strings()
@@ -94,10 +95,10 @@ def merge(
     before ``now_ms`` are dropped; elsewhere a row that expired becomes a tombstone and keeps
     its sqn. ``ledger``: all files of the ledger, a level each, level zero newest first; index
     entries of versions that it knows to be replaced are dropped. Only ledger keys in [low, high)
-    are taken, where those are given. Sqns in the new files are
-    absolute. Files as ``write_rows`` makes them, of each of the ``key_ranges``; none where nothing
-    is left. Memory: some 72 MiB for rows and their keys, 128 MiB of metadata, and twice a file that
-    is written; more metadata stays in the maps until then, but for inputs beyond ``most_maps``.
+    are taken. Sqns in the new files are absolute. Files are made as by ``write_rows``, for one of
+    the ``key_ranges`` after the other; none if nothing is left. Memory: some 72 MiB for rows and
+    their keys, 128 MiB of metadata, and twice a file that is written; metadata beyond that stays in
+    the maps until it is written, but for that of inputs beyond ``most_maps``.
 
     Raises Corruption, UnsupportedFormat, OSError.
     """
@@ -131,7 +132,7 @@ def _columns(files: Sequence[tuple[Sst, int]], low: bytes, high: bytes | None) -
 
 
 def _apart(columns: Columns, whole: bool) -> Columns:
-    """Some rows of a file without the strings of the others."""
+    """Rows of a file, without the strings of its other rows. ``whole``: there are no others."""
     if whole:
         return columns
     metas = columns.metas
@@ -139,7 +140,7 @@ def _apart(columns: Columns, whole: bool) -> Columns:
 
 
 def copied(columns: Columns) -> Columns:
-    """The same rows of a file, without a view of its map."""
+    """The same rows of a file, copied out of its map."""
     return replace(
         columns,
         keys=_own(columns.keys),
@@ -159,7 +160,7 @@ def _own(strings: Strings) -> Strings:
 
 
 def cut(strings: Strings) -> Strings:
-    """Some neighbouring strings of a file, where they follow one another, and their bytes."""
+    """Neighbouring strings of a file that stand end to end, with only their part of the blob."""
     starts, lengths = strings.starts, strings.lengths
     first, end = int(starts[0]), int(starts[-1] + lengths[-1])
     return Strings(strings.blob[first:end], starts - first, lengths)
@@ -169,7 +170,7 @@ def cut(strings: Strings) -> Strings:
 
 
 def newest(keys: Strings, groups: Ints | None, sqns: SqnColumn) -> Ints:
-    """Of each set of equal keys the row with the highest sqn, in order: see key_order."""
+    """Of each set of equal keys the row with the highest sqn, in key order: see key_order."""
     order, firsts = key_order(keys, groups)
     if len(firsts) == len(order):
         return order
@@ -183,7 +184,8 @@ def newest(keys: Strings, groups: Ints | None, sqns: SqnColumn) -> Ints:
 
 
 def _aged(columns: Columns, kept: Ints, basement: bool, now_ms: int) -> tuple[Columns, Ints, int]:
-    """Take out what nobody can read any more, or make it a tombstone; the latest expiry of it."""
+    """Drop rows that nobody can read any more, or make them tombstones: (columns, rows left, latest
+    expiry of a row that had expired; 0: none had)."""
     flags = columns.flags[kept]
     expired = np.zeros(len(kept), dtype=np.bool_)
     latest = 0
@@ -216,7 +218,7 @@ def _aged(columns: Columns, kept: Ints, basement: bool, now_ms: int) -> tuple[Co
 
 def stacked(parts: Sequence[Columns], *, in_place: bool = False) -> Columns:
     """The rows of all parts one after the other, their groups numbered together. ``in_place``:
-    where there is much metadata it stays where it is, of use only to who writes files of it."""
+    much metadata is not copied; such columns are only good for writing files."""
     if len(parts) == 1:
         return parts[0]
     prefixes = sorted({prefix for part in parts for prefix in part.prefixes})
@@ -269,8 +271,8 @@ def _strings(parts: Sequence[Strings]) -> Strings:
 
 
 def _without_prefixes(rows: Rows, kept: Ints) -> Columns:
-    """Rows, their keys cut into prefix (tag and bucket) and user key; ``kept`` has those that
-    count, in key order, of others the keys are not said."""
+    """The rows, their keys cut into prefix (tag and bucket) and user key. ``kept``: the rows that
+    count, in key order; the keys of others mean nothing."""
     whole = rows.keys.strings()
     sizes, prefixes, groups = _prefixes(rows.keys, kept)
     if groups is not None:
@@ -292,7 +294,8 @@ def _without_prefixes(rows: Rows, kept: Ints) -> Columns:
 
 
 def _prefixes(column: ByteColumn, kept: Ints) -> tuple[int | Ints, list[bytes], Ints | None]:
-    """(bytes of each row's prefix, the distinct prefixes, the group of each row) of ``kept``."""
+    """(bytes of each row's prefix, the distinct prefixes, the group of each row) for the rows
+    ``kept``; None instead of groups: there is one prefix."""
     blob, starts = column.blob, column.offsets[:-1][kept]
     lengths = column.offsets[1:][kept] - starts
 
@@ -319,8 +322,8 @@ def _prefixes(column: ByteColumn, kept: Ints) -> tuple[int | Ints, list[bytes], 
 
 
 def _sizes(column: ByteColumn) -> Ints:
-    """Bytes of each key's prefix. Some keys at a time: where they are all zeros there are as many
-    marks as bytes."""
+    """Bytes of each key's prefix. Raises ValueError. Some keys are taken at a time: where all their
+    bytes are zeros, there are as many marks as bytes."""
     blob, offsets = column.blob, column.offsets
     sizes = np.empty(len(offsets) - 1, dtype=np.int64)
     low = 0

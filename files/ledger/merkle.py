@@ -5,11 +5,11 @@ hash that ledger files keep of its ledger key (tag, bucket and key), so it is th
 store, and a tree of fewer segments is made of one with more by joining neighbours. A cell is the
 sum, modulo 2**64, of 64 bits for each live key of its segment: a mix of that hash and of what
 stands for the key's version. So trees of parts that have no key in common join by adding, too.
-(Not by exclusive or: two keys of one store whose hashes and versions agree, as of one value a pair
-in 100,000 keys does, would cancel out.)
+(Not by exclusive or: two keys of one store whose hashes and versions agree would cancel out, and
+among 100,000 keys of the same value there is about one such pair.)
 
-Two cells that differ prove a difference. Two that agree over different rows happen once in 2**64
-cells, or, where the keys themselves differ but their hashes and versions agree, in 2**32.
+Two cells that differ prove a difference. Two agree over different rows once in 2**64 cells; or once
+in 2**32, where different keys have the same version: then their 32-bit hashes alone differ.
 
 As bytes, little-endian:
 
@@ -76,7 +76,7 @@ def mixed(words: U64) -> U64:
 
 
 def row_words(hashes: U32, parts: list[U64]) -> U64:
-    """64 bits for each row, of its key's hash and of the parts of its version, in their order."""
+    """64 bits for each row, made of its key's hash and of the parts of its version, in order."""
     found = mixed(hashes.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15))
     for part in parts:
         found += part
@@ -99,7 +99,7 @@ class MerkleTree:
     by: By
     """What versions are told apart by: see ``Snapshot.merkle``."""
     keys: int
-    """Live keys that it was made of."""
+    """How many live keys it was made of."""
 
     def __init__(self, by: By, cells: U64, keys: int) -> None:
         self.by = by

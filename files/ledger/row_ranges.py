@@ -1,4 +1,4 @@
-"""How many rows of a ledger file are read together: as many as have not too many bytes."""
+"""Limits how many rows of a ledger file are read together, by their bytes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from octavo.files.ledger.sst import Sst
 def within(
     sst: Sst, low: int, high: int, most_bytes: int, *, reverse: bool, metas: bool
 ) -> tuple[int, int]:
-    """As many rows of [low, high), from its front or its end, as have not more bytes of keys, nor
-    of ``metas`` where those are read; one at the least. 0.3 us, or O(log rows)."""
+    """As many of the rows [low, high), from the front or (``reverse``) from the end, as have at
+    most ``most_bytes`` of keys and, where ``metas`` are read, of metadata; one at the least.
+    0.3 us, or O(log rows)."""
     ends = sst.key_ends
     if ends[high] - ends[low] > most_bytes:
         low, high = _within(ends, low, high, most_bytes, reverse)

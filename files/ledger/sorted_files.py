@@ -1,4 +1,4 @@
-"""Sorted files of the ledger, written one after the other."""
+"""Writes sorted files of the ledger, one after the other."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from octavo.files.ledger.sst_layout import MAX_BLOB_BYTES, MAX_ROWS, Layout
 from octavo.files.ledger.sst_writer import Writer
 
 _ROW_BYTES = 33
-"""Bytes of a file that a row takes beside its key, metadata and the name of a new bucket, or 4
-less: sqns are counted as 8."""
+"""Bytes of a file that a row takes besides its key, metadata and the name of a new bucket. Sqns
+count as 8: where they take 4, this is 4 too many."""
 
 _ROUNDING = 1e-9
-"""Sums of shares are taken for equal within this; a row's share is 6e-8 at the least."""
+"""Sums of shares count as equal if they differ by no more; a row's share is 6e-8 at the least."""
 
 _Key = bytes  # the class below has a field of that name
 
@@ -43,7 +43,7 @@ class Summary:
 
     @classmethod
     def of(cls, name: str, layout: Layout) -> Summary:
-        """That of a file with this layout."""
+        """The summary of a file with this layout."""
         return cls(
             name=name,
             rows=layout.rows,
@@ -57,7 +57,7 @@ class Summary:
         )
 
     def told(self) -> dict[str, Any]:
-        """The same as JSON has it: keys as text of their bytes (latin-1)."""
+        """The summary as JSON has it: keys as text of their bytes (latin-1)."""
         first, last = (key.decode("latin-1") for key in (self.first_key, self.last_key))
         return {**vars(self), "first_key": first, "last_key": last}
 

@@ -1,4 +1,4 @@
-"""Ledger files, read: lookups by hash, ranges by key, columns as they stand in the map.
+"""Reads ledger files: lookups by hash, ranges by key, columns as they stand in the map.
 
 The layout is described in sst_layout.py. A file knows neither its level nor the base of its
 sequence numbers. Readers share an ``Sst`` without locks: it is immutable, but for knowing which
@@ -27,11 +27,11 @@ from octavo.files.ledger.sst_lookup import Careful, Find, Probe, Swift, SwiftHea
 
 _BLOCK = 1 << 14
 _SHORT = 160
-"""So few keys are cut out of the map without kernels, which cost some 5 us each time."""
+"""Up to so many keys are cut out of the map without kernels, which cost some 5 us each time."""
 _FENCE = 64
 """Rows from a key of the fence to the next."""
 _UNFENCED = 8
-"""Searches in a whole file before its fence is made."""
+"""Searches in a file known to be whole before its fence is made."""
 
 
 class Sst:
@@ -99,9 +99,9 @@ class Sst:
         self.swift: Swift | None = None
         """None until the file is known to be whole."""
         self.swift_head: SwiftHead | None = None
-        """The same; None for ever where rows are of several buckets."""
+        """As ``swift``; but it stays None where rows are of several buckets."""
         self.head_columns: sst_lookup.HeadColumns | None = None
-        """For a head of a row that is known by number; as ``swift``."""
+        """For the head of a row whose number is known; None as ``swift`` is."""
 
     def column(self, kind: Section, code: Literal["B", "I", "Q"]) -> memoryview:
         """A section as it stands in the map, items of a ``struct`` code. Not verified."""
@@ -109,16 +109,16 @@ class Sst:
         return self._view[offset : offset + length].cast(code)
 
     def _numbers(self, kind: Section) -> memoryview:
-        """A column of u32 or u64: its length tells which."""
+        """A column of u32 or u64, as its length tells."""
         narrow = self.layout.sections[kind][1] == 4 * self.rows
         return self.column(kind, "I" if narrow else "Q")
 
     # ------------------------------------------------------------ verified before use
 
     def ensure_whole(self) -> None:
-        """Compare every checksum that has not been, then look up without asking.
+        """Compare every checksum not compared yet; lookups check nothing from then on.
 
-        Checks no more of what the columns say than keeps a reader within them: see ``verify``.
+        Of what columns say, checks only what keeps readers within them; ``verify`` does the rest.
 
         Some 0.1 ms a MiB, once. Raises Corruption.
         """
@@ -146,7 +146,7 @@ class Sst:
         self._windows = None
 
     def _need(self, kind: Section, low: int, high: int) -> None:
-        """Rows [low, high) of a column, its one more end included, are about to be used."""
+        """Verify rows [low, high) of a column, and of ends one more, before they are used."""
         windows = self._windows
         if windows is not None:
             _need_column(windows, self.layout, kind, low, high)
@@ -223,7 +223,7 @@ class Sst:
         return moment
 
     def expiries(self, low: int, high: int) -> list[int]:
-        """The same of rows [low, high)."""
+        """``expiry`` of each of the rows [low, high)."""
         if self._expiries is None:
             return [0] * (high - low)
         self._need(Section.EXPIRIES, low, high)
@@ -320,7 +320,7 @@ class Sst:
         return dict(zip(views.prefixes(first, end), flags.tolist(), strict=True))
 
     def every(self, groups: int) -> list[bytes]:
-        """The prefix of every so manieth tag and bucket, but for the first. Raises Corruption."""
+        """The prefix of every ``groups``-th tag and bucket, not the first. Raises Corruption."""
         self._need_groups()
         return list(map(self._views.prefix, range(groups, len(self._views.firsts), groups)))
 
@@ -377,7 +377,7 @@ class Sst:
         return self.layout.sections[kind][0]
 
     def _check_ends(self, kind: Section, blob: Section) -> None:
-        """The strings of a blob must end in order, from its first byte to its last."""
+        """Check that the strings of a blob end in order, from its first byte to its last."""
         ends = array_of(self.column(kind, "I"))
         if (
             ends[0] != 0
@@ -438,7 +438,7 @@ def _need_rows(
 
 
 def _check_table(views: Views) -> None:
-    """A lookup must end, and must answer with a row: so much of the table is checked at once."""
+    """Check no more of the table than that every lookup ends, and answers with a row."""
     table = array_of(views.table)
     mask = np.uint32((1 << views.layout.row_bits) - 1)
     highest = 0

@@ -1,4 +1,4 @@
-"""What is about to be read of a ledger file, asked for together: see cold_pages.py."""
+"""Asks the system at once for all that is about to be read of a ledger file: see cold_pages.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def ask_for_rows(sst: Sst, low: int, high: int, columns: tuple[Section, ...] = ROW_COLUMNS) -> None:
-    """Rows [low, high) are about to be read, some columns and the keys. 10 us."""
+    """Ask for some columns, and the keys, of rows [low, high). 10 us."""
     edges = []
     for kind in columns:
         if kind in sst.layout.sections:
@@ -27,12 +27,12 @@ def ask_for_rows(sst: Sst, low: int, high: int, columns: tuple[Section, ...] = R
 
 
 def ask_for_slot(sst: Sst, h32: int) -> None:
-    """``probe`` is about to be asked for this hash. 1 us."""
+    """Ask for what ``probe`` of this hash will read first. 1 us."""
     at = sst.section_at(Section.TABLE) + 4 * (h32 * sst.layout.homes >> 32)
     ask_to_read(sst.buffer, at, at + 4)
 
 
 def ask_for_sqn(sst: Sst, row: int) -> None:
-    """The sqn of a row is about to be read. 1 us."""
+    """Ask for the sqn of a row. 1 us."""
     at, width = sst.section_at(Section.SQNS), sst.sqns.itemsize
     ask_to_read(sst.buffer, at + width * row, at + width * (row + 1))

@@ -64,9 +64,9 @@ VERSION = 2
 ALIGNMENT = 64
 WINDOW_BYTES = 64 * 1024
 MAX_BLOB_BYTES = 2**31 - 1
-"""Keys of a file, and metadata of a file: Arrow's binary offsets are signed."""
+"""The most bytes of a file's keys, and of its metadata: Arrow's binary offsets are signed."""
 MAX_ROWS = 1 << 24
-"""A table slot keeps 7 bits of the hash at least."""
+"""So a table slot keeps 7 bits of the hash at least."""
 
 _HEADER = struct.Struct("<8sIIQIIQ16s")
 HEADER_BYTES = _HEADER.size + 8
@@ -103,7 +103,7 @@ ROW_COLUMNS = (
     Section.KEY_ENDS, Section.SQNS, Section.FLAGS, Section.SIZES, Section.TIMES, Section.EXPIRIES,
     Section.META_ENDS,
 )  # fmt: skip
-"""What is read of a row, beside the bytes of its key and metadata."""
+"""The columns that are read for a row, besides the bytes of its key and metadata."""
 _KINDS = frozenset(int(kind) for kind in Section)
 _OPTIONAL = {Section.EXPIRIES, Section.METAS, Section.META_ENDS}
 
@@ -266,7 +266,7 @@ def _layout(view: memoryview, summary: memoryview, name: str) -> tuple[Layout, m
 
 
 def _check_lengths(placed: dict[Section, tuple[int, int]], rows: int, homes: int) -> None:
-    """Every section that must be there is, and is as long as the rows say."""
+    """Check that no section is missing, and each is as long as the rows say. Raises ValueError."""
     length = {kind: placed[kind][1] for kind in placed}
     missing = set(Section) - _OPTIONAL - set(length)
     if missing or (Section.METAS in length) != (Section.META_ENDS in length):

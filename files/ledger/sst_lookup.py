@@ -1,9 +1,9 @@
 """Point lookups in a ledger file: a few index operations on its map, and nothing else.
 
 The bytes of a file are compared with their checksums before their first use. Until a file is
-known to be whole, ``Careful`` looks up: it verifies the windows that a lookup touches, and one
-more each time, so the cost is spread and no call waits for the whole file. Then ``swift`` makes
-functions that no longer ask.
+known to be whole, lookups are made by ``Careful``: it verifies the windows that a lookup touches,
+and one more each time, so the cost is spread and no call waits for the whole file. Then ``swift``
+makes functions that check nothing.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from octavo.files.ledger.sst_layout import WINDOW_BYTES, Layout, Section
 Probe = Callable[[int], int]
 Find = Callable[[bytes, int], int]
 Swift = tuple[memoryview, int, int, int, int, memoryview | None, memoryview]
-"""What ``Sst.probe`` is made of, for those who write it out: the slots of the hash table, home
-slots, bits of a row number in a slot, masks of a hash's low bits and of a row number + 1; the
-flags, None where no row has any; the sqns."""
+"""What ``Sst.probe`` is made of, for code that does its steps without the call: the slots of the
+hash table, home slots, bits of a row number in a slot, masks of a hash's low bits and of a row
+number + 1; the flags, None where no row has any; the sqns."""
 HeadColumns = tuple[mmap | bytes, int, memoryview, memoryview, memoryview, memoryview, int]
-"""What a head has of a row without metadata: the map, where in it the keys begin, their ends; sqns,
+"""What a head is read from, metadata apart: the map, where in it the keys begin, their ends; sqns,
 sizes, times, the base of the times."""
 SwiftHead = tuple[memoryview, int, int, int, int, bytes, bool, memoryview | None, HeadColumns]
-"""What ``Sst.find`` is made of where all rows are of one bucket, and a head: as in Swift up to the
-mask; the prefix of all, whether any has metadata, flags as in Swift, the columns."""
+"""What ``Sst.find``, and a head, are made of where all rows are of one bucket: as in Swift up to
+the masks; the prefix of all, whether any has metadata, flags as in Swift, the columns."""
 
 _FEW_GROUPS = 64
-"""Up to so many groups a file's prefixes are kept apart, for lookups in it."""
+"""Up to so many groups, a file's prefixes are kept as objects for lookups in it."""
 
 
 class Windows:
-    """Which 64 KiB of a file have been compared with their checksums."""
+    """Compares the windows of a file, 64 KiB each, with their checksums, and remembers which."""
 
     def __init__(self, view: memoryview, name: str, data_at: int, sums: memoryview) -> None:
         self._view = view
@@ -54,7 +54,7 @@ class Windows:
         self._next = 0
 
     def need(self, offset: int, end: int) -> None:
-        """Bytes [offset, end) are about to be used. Raises Corruption. 5 us a new window."""
+        """Verify bytes [offset, end) before they are used. Raises Corruption. 5 us a new window."""
         if not self._data_at <= offset < end <= len(self._view):
             raise Corruption(
                 self.name, self._data_at, f"bytes {offset} to {end} are not in the file"
@@ -65,7 +65,7 @@ class Windows:
                 self._verify(window)
 
     def step(self) -> bool:
-        """Verify one more window; True when all are whole. Damage is left to who needs it."""
+        """Verify one more window; True when all are whole. Does not raise if it is damaged."""
         self._next = self._whole.find(0, self._next)
         if self._next < 0:
             self._next = len(self._whole)
@@ -119,7 +119,8 @@ class Views:
     """The first group's prefix, once they are known."""
 
     def need_groups(self, windows: Windows | None) -> None:
-        """The table of groups is about to be used: verify it, once. O(groups) then."""
+        """Verify the table of groups before its first use. O(groups) that time. Raises
+        Corruption."""
         if self.groups_known:
             return
         sections = self.layout.sections
@@ -258,7 +259,7 @@ def swift(views: Views) -> tuple[Probe, Find]:
 
 
 class Careful:
-    """The same lookups in a file of which not every window has been verified yet."""
+    """Lookups in a file of which not every window has been verified yet."""
 
     def __init__(
         self,
@@ -267,7 +268,7 @@ class Careful:
         need_row: Callable[[int], None],
         whole: Callable[[], None],
     ) -> None:
-        """``need_row`` verifies all columns of a row; ``whole`` is told when all is verified."""
+        """``need_row`` verifies all columns of a row; ``whole`` is called once all is verified."""
         self._views = views
         self._windows = windows
         self._need_row = need_row

@@ -1,4 +1,4 @@
-"""Everything that must hold in a ledger file, stated and checked."""
+"""Checks everything that must hold in a ledger file."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ from octavo.files.ledger.rows import EXPIRES, TOMBSTONE, Columns, SqnColumn
 from octavo.files.ledger.sst_layout import WINDOW_BYTES, Layout, Section
 
 _LOAD = 0.5
-"""Rows a home slot. Of 0.5, 0.6 and 0.7 this one made an absent key cheapest, for 8 bytes a row."""
+"""Rows per home slot. Of 0.5, 0.6 and 0.7 this made lookups of absent keys cheapest; the table then
+takes 8 bytes a row."""
 
 
 def table_shape(rows: int) -> tuple[int, int]:
@@ -52,7 +53,7 @@ def hash_table(hashes: npt.NDArray[np.uint32], homes: int, row_bits: int) -> npt
 
 @dataclass(slots=True)
 class _Plan:
-    """What a file will consist of, before its bytes are laid out."""
+    """What a file will consist of, worked out before its bytes are laid out."""
 
     rows: Ints
     key_ends: Ints
@@ -72,7 +73,7 @@ class _Plan:
 
 
 class Writer:
-    """Lays files of some columns out in memory, one after the other, in one buffer that is used
+    """Lays out files of some columns' rows in memory, one after the other, in a buffer that it uses
     again."""
 
     def __init__(self, columns: Columns) -> None:
@@ -83,7 +84,7 @@ class Writer:
         self._buffer = np.empty(0, dtype=np.uint8)
 
     def image(self, rows: Ints) -> tuple[memoryview, Layout]:
-        """The bytes of a file of these rows, which are in key order, and what they say.
+        """(the bytes of a file of these rows, which are in key order; its layout).
 
         The view is valid until the next call. Memory: the file itself, and some 60 bytes a row.
         """

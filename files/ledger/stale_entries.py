@@ -1,4 +1,4 @@
-"""Index entries that no reader takes any more: a merge leaves them out.
+"""Finds index entries that no reader takes any more, for a merge to leave out.
 
 An entry is valid while the newest version of its object has its sqn. Once the ledger holds a
 newer version, or none (a deletion that has reached the basement), it never becomes valid again.
@@ -16,7 +16,7 @@ from octavo.files.ledger.hashing import hash_column
 from octavo.files.ledger.rows import Columns
 
 _TOGETHER_BYTES = 16 << 20
-"""Of keys of entries whose objects are looked up together."""
+"""Bytes of the keys of entries whose objects are looked up together."""
 
 
 def without_stale(columns: Columns, kept: Ints, levels: Sequence[Level]) -> Ints:

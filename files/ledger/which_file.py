@@ -1,5 +1,6 @@
-"""Which ledger file one is, in a few numbers: so whoever opens a file by its name sees whether it
-is the one that its manifest means, and not a whole one of another store, or an older copy."""
+"""Tells ledger files apart by a few numbers, their marks. By these whoever opens a file by its name
+sees whether it is the one that its manifest means, and not an intact one of another store, or an
+older copy."""
 
 from __future__ import annotations
 
@@ -36,13 +37,13 @@ _Key = bytes  # the class above has a field of that name
 
 
 def marks_of(file: Told, sqn_base: int = 0) -> list[int]:
-    """Of a file whose sqns are told with ``sqn_base``."""
+    """The marks of a file; ``sqn_base`` is what was added to its sqns."""
     sqns = (file.min_sqn - sqn_base, file.max_sqn - sqn_base)
     return [file.rows, file.bytes, *sqns, xxh3(file.first_key + file.last_key)]
 
 
 def refuse_another(marks: Sequence[int], sst: Sst) -> None:
-    """Raise Corruption where a whole ledger file is not the one that these are of."""
+    """Raise Corruption where an intact ledger file is not the one that has these marks."""
     found = marks_of(sst)
     if marks != found:
         raise Corruption(sst.name, 0, "is another file than the manifest means", expected=marks,
