@@ -159,7 +159,7 @@ class _Found:
         whole = self._files.record(sqn)
         if whole.kind != record.PUT:
             raise Corruption(
-                self._files.found.path, 0, f"sqn {sqn} is no put, as the ledger says it is"
+                self._files.found.path, 0, f"sqn {sqn} is no put, though the ledger says it is"
             )
         if whole.tag != self._tag:
             return []

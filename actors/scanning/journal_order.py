@@ -79,7 +79,7 @@ def _with_care(reader: Reader, file: JournalFile, sqn: int) -> tuple[bytes, byte
     with reader.reading():
         whole = file.read(sqn)
         if whole.kind != record.PUT:
-            raise Corruption(file.path, 0, f"sqn {sqn} is no put, as the ledger says it is")
+            raise Corruption(file.path, 0, f"sqn {sqn} is no put, though the ledger says it is")
         return whole.bucket, whole.key, whole.value
 
 

@@ -198,6 +198,8 @@ def _with_care(file: JournalFile, sqn: int, key: bytes) -> bytes:
         )
     if whole.kind != record.PUT:
         raise Corruption(
-            file.path, 0, f"sqn {sqn} is no put, but the ledger says so: was the clock set back?"
+            file.path,
+            0,
+            f"sqn {sqn} is no put, though the ledger says it is: was the clock set back?",
         )
     return whole.value

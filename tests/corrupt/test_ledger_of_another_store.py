@@ -291,7 +291,7 @@ def test_a_delete_is_never_given_as_a_value(tmp_path: Path, way: str) -> None:
         store.snapshot() as snap,
     ):
         assert snap.get(KEY) is None
-        with pytest.raises(octavo.Corruption, match=r"is no put, as the ledger says"):
+        with pytest.raises(octavo.Corruption, match=r"is no put, though the ledger says it is"):
             list(snap.items_by_sqn()) if way == "by sqn" else READS[way](snap)
 
 
