@@ -298,7 +298,7 @@ class Bookie(LiveReads, TurnActor):
 
     def taken_in(self, view: View, last_sqn: int) -> None:
         """Take over a view with files that were made elsewhere, up to ``last_sqn``. In the turn."""
-        self.empty_ranges.clear()  # first: who sees that view may look without a turn
+        self.empty_ranges.clear()  # first: readers of that view look at them without a turn
         self.cache.clear(partial(setattr, self, "view", view))
         self._table_began = self.journal_position()
         self._attend_from(last_sqn + LOOK_EVERY)

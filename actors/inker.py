@@ -211,7 +211,7 @@ class Inker(TurnActor):
         unsynced.mark(self.disk, self.directory)
         active = self.active
         if active is not None and active.failed is None:
-            active.failed = failed  # which is where a short path looks
+            active.failed = failed  # where the short paths look
 
     @in_turn
     def _make_room(self, count: int) -> None:
@@ -311,7 +311,7 @@ class Inker(TurnActor):
     def _activate(self, file: JournalFile) -> None:
         self.active = file
         if self.failed is not None:
-            file.failed = self.failed  # of an fsync that ended meanwhile, in no turn
+            file.failed = self.failed  # an fsync failed meanwhile, outside any turn
         self.view = JournalView((*self.view.bases, file.base), (*self.view.files, file))
         self._aim(file)
         self.on_roll(self.view)
@@ -397,7 +397,7 @@ class Inker(TurnActor):
                 try:
                     file.commit.wait_durable(end, timeout)
                 except StorageFailed as failed:
-                    self.poison(failed)  # also where a file that was rolled could not be synced
+                    self.poison(failed)  # even if it is a rolled file that could not be synced
                     raise
 
     @property
@@ -440,6 +440,6 @@ class Inker(TurnActor):
                 log.warning("%s is left to be sealed at the next start: %s", file.path, error)
                 if isinstance(error, StorageFailed):
                     self.poison(error)
-                self.make_durable(self._last, 60.0)  # again, if a worker was killed at it
+                self.make_durable(self._last, 60.0)  # syncs again if a worker was killed at it
                 break
         return tuple(added)

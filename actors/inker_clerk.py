@@ -370,7 +370,7 @@ class InkerClerk(TurnActor):
         try:
             yield self.bookie.call(journal_install.leased, number)
         finally:
-            bookie.ended.append(number)  # for where a Ctrl-C comes before the next is done
+            bookie.ended.append(number)  # in case a Ctrl-C comes before the next line is done
             bookie.register.release(number)
             if bookie.penciller.actor.delete_pending.waiting:
                 bookie.penciller.send(Penciller.sweep)

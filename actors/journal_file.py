@@ -166,7 +166,7 @@ class JournalFile(TurnActor):
             raise StorageFailed(f"{self.name} is no longer being written")
         taken = file.pwrite(data, at) if isinstance(data, bytes) else file.pwrite_parts(data, at)
         if taken != size:
-            if self.failed is not None:  # meanwhile, in a sync
+            if self.failed is not None:  # a sync failed meanwhile
                 raise self.failed
             file.pwrite_all(memoryview(joined(data))[taken:], at + taken)
 
@@ -175,7 +175,7 @@ class JournalFile(TurnActor):
     ) -> None:
         """Take back what a failed or interrupted append left behind the last record. Whole records
         stay: another process may have read them, so their numbers cannot be given again."""
-        self.write_map = NO_MAP  # who writes where a file was cut is killed
+        self.write_map = NO_MAP  # a write to a map of what was cut off would kill us
         try:
             if self.file is not None and self.failed is None:
                 if self.offsets[-1] < ends[-1]:
@@ -273,7 +273,7 @@ class JournalFile(TurnActor):
             except StorageFailed as failed:
                 self._unsealable = failed
                 raise
-            except BaseException:  # perhaps in a failed fsync, which the next one here hears of
+            except BaseException:  # a failed fsync may be unheard of: the next one here reports it
                 self.commit.durable = 0
                 raise
             last_sqn, size = self.base + count - 1, result["bytes"]

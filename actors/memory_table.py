@@ -150,9 +150,9 @@ class MemoryTable:
         order = self.order
         rows = self.rows
         if order is None or len(order) < len(rows):
-            with self._ordering:  # of a frozen table many threads may ask, in no turn
-                # Whoever comes meanwhile, as a signal's handler can, finds none: so does the next
-                # one where an interrupt leaves it half updated. Nothing is called in these lines.
+            with self._ordering:  # many threads may ask a frozen table, in no turn
+                # Whoever comes in between, such as a signal's handler, finds no order; so does the
+                # next caller if an interrupt leaves it half updated. These two lines call nothing.
                 order = self.order
                 self.order = None
                 if order is None:

@@ -103,7 +103,7 @@ class Penciller(TurnActor):
         self.condemned = True
         if not self.rebuildable:
             return
-        why = str(damage).encode(errors="backslashreplace")  # it names a path
+        why = str(damage).encode(errors="backslashreplace")  # it names a path: maybe no UTF-8
         try:
             self.disk.write_atomically(f"{self.directory}/{REBUILD}", why)
         except OSError as error:

@@ -117,7 +117,7 @@ class Reader(PlainReads, PlainHeads):
         newest state is. ``plain``: see short_value.plain_fields."""
         self.check()
         value = self.cached().get(ledger_key)
-        # It is the newest, and was before these looks at whether that is what this reader sees.
+        # The newest value, and this reader's too if is_newest() holds after the look-up.
         known = value is not None and self.is_newest()
         view = self.view
         table = view.recent
@@ -398,7 +398,7 @@ class Reader(PlainReads, PlainHeads):
         self.check()
         try:
             yield
-            self.check()  # another thread may have closed it, and memory let go of what it needs
+            self.check()  # another thread may have closed it, so memory dropped versions it needs
         except FileNotFoundError as missing:
             raise self.gone(missing) from missing
         except Corruption as damage:
@@ -420,7 +420,7 @@ class Reader(PlainReads, PlainHeads):
         self._closed = True
         if self._let_go is not NOTHING:
             self._bookie.release(self.number)
-            self._let_go = NOTHING  # not before: a Ctrl-C may have come
+            self._let_go = NOTHING  # only now: if a Ctrl-C comes before, __del__ still releases
 
 
 class Unleased(Reader):

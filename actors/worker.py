@@ -169,7 +169,7 @@ class JobRunner:
             return self._process
         self._drop()
         try:
-            with unbroken:  # one that nobody knows of would never leave
+            with unbroken:  # a process that nobody knows of would never exit
                 self._process = subprocess.Popen(
                     [*_interpreter(), "-m", "octavo.files.jobs.worker", str(self._niceness)],
                     stdin=subprocess.PIPE,
@@ -194,7 +194,7 @@ class JobRunner:
     ) -> dict[str, Any]:
         self._job = job
         try:
-            if self._closed:  # since run() looked
+            if self._closed:  # closed since run() looked
                 raise errors.Closed("the store is closing")
             self._refuse_abandoned(job)
             if self._pipe is None:
@@ -254,7 +254,7 @@ class JobRunner:
         self._in_process = True
 
     def _drop(self) -> None:
-        with unbroken:  # forgotten with its input open it would never leave
+        with unbroken:  # a process forgotten with its input open would never exit
             process, self._process, self._pipe = self._process, None, None
             if process is not None:
                 _close_pipes(process)

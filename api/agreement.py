@@ -265,7 +265,7 @@ def _recorded(reader: Reader, key: bytes, head: Head, recalculated: frozenset[in
         file = reader.view.journal.file_of(head.sqn)
         header = file.header(head.sqn)
     except StorageFull:
-        raise  # see verify.py
+        raise  # no damage: see verify.py
     except (OctavoError, OSError) as wrong:
         return [f"{wrong} (ledger key {_named(key)})"]
     where = f"{file.path}: sqn {head.sqn}"

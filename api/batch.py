@@ -84,12 +84,12 @@ class Together(Handle):
         collected, keys, said = self._operations, self._ledger_keys, self._said
         if collected:
             self._forget()
-            if len(keys) != len(collected):  # a signal's handler raised between the two
+            if len(keys) != len(collected):  # a signal's handler raised between their appends
                 keys = [ledger_key.prefix(each.tag, each.bucket) + each.key for each in collected]
             conditions: list[tuple[int, int]] = []
             edits: dict[int, operations.IndexEdit] = {}
             for at, of, sqn, edit in said:
-                if of not in collected[at : at + 1]:  # likewise
+                if of not in collected[at : at + 1]:  # likewise: before its append
                     continue
                 if sqn is not None:
                     conditions.append((at, sqn))

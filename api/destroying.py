@@ -51,7 +51,7 @@ def destroy_on(disk: Disk, path: str) -> None:
         own.sync_dir(path)
         with suppress(FileNotFoundError):  # missing if only the lock was left
             own.unlink(f"{path}/{IDENTITY}")
-        _remove_files(own, path)  # of who came to read it meanwhile; from now on nobody does
+        _remove_files(own, path)  # what readers left meanwhile; from now on none can come
         own.unlink(f"{path}/{LOCK}")
     finally:
         lock.release()

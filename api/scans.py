@@ -376,7 +376,7 @@ class Items:
                 values = located.values(low, max(high, low + 1))
                 stretch = window.keys[first + low : first + low + len(values)]
                 low += len(values)
-                for at in range(0, len(values), STEP):  # with a look at the lease before each
+                for at in range(0, len(values), STEP):  # the lease is looked at before each
                     few = slice(at, at + STEP)
                     yield self._together(reader, stretch[few], values[few], place)
             first += end

@@ -425,7 +425,7 @@ class Store(Bucket[bytes, Head], Closing):  # type: ignore[misc]  # as its base
     def _forked(self) -> None:
         """In a forked child: this copy must never write."""
         self._closed = True
-        self._closing = new_rlock()  # a thread that is no more may have the other
+        self._closing = new_rlock()  # a thread that is gone may hold the old one
         shutdown.forked(self._running)
 
     def __repr__(self) -> str:

@@ -79,7 +79,7 @@ def verified(what: Verified, reader: Reader, progress: Progress) -> Report:
             except (StorageFull, ScratchFailed, SnapshotExpired):
                 raise  # no damage: this process is short of something, or too late
             except (OctavoError, OSError) as wrong:
-                reader.check()  # that it was closed, say, is no damage
+                reader.check()  # raises if it was closed, say, which is no damage
                 report.problems.append(str(wrong))
                 if isinstance(wrong, Unreadable):
                     unreadable.append(part)

@@ -27,7 +27,7 @@ def encoded(told: dict[str, Any]) -> bytes:
 def decoded(text: bytes, file: str, what: str, version: int | None = None) -> dict[str, Any]:
     """The fields that ``encoded`` was given. ``file``, and ``what`` it tells of: for messages.
     Raises Corruption; UnsupportedFormat if a ``version`` is given and the format is another."""
-    need_room(_ROOM)  # of text that is no damage a RecursionError comes from here
+    need_room(_ROOM)  # so a RecursionError below means damaged text, not a deep stack
     try:
         told: dict[str, Any] = json.loads(text)
         if version is not None and told["format"] != version:

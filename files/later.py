@@ -41,7 +41,7 @@ class Later:
 
     def __getattr__(self, attribute: str) -> Any:
         need_room(_ROOM)
-        with unbroken, loading, self._around():  # and so whole
+        with unbroken, loading, self._around():  # so that it is loaded whole
             module = import_module(self.__name__)
         found = getattr(module, attribute)
         self.__dict__[attribute] = found

@@ -20,7 +20,7 @@ class _Messages(logging.LoggerAdapter[logging.Logger]):
             super().log(level, msg, *args, stacklevel=2, **kwargs)  # not from here
         except Exception:  # noqa: BLE001 - what is not Octavo's raises anything
             if logging.raiseExceptions and sys.stderr is not None:
-                with suppress(Exception):  # full, closed, or a program's own that raises anything
+                with suppress(Exception):  # stderr is full, closed, or one that raises anything
                     traceback.print_exc()
 
 

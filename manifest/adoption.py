@@ -446,5 +446,5 @@ def _scanned(disk: Disk, path: str, name: str, who: tuple[int, int]) -> _Sealed 
     origin = _by_itself(base, entry.last_sqn)
     with suppress(Corruption):
         if (told := cdb.read_origin(memoryview(buffer), None, path)) is not None:
-            origin = origin._replace(horizon=told.horizon)  # its rank is for files that are whole
+            origin = origin._replace(horizon=told.horizon)  # not the rank: that is for whole files
     return _Sealed(origin, entry)

@@ -309,7 +309,7 @@ class ChangeLog:
         try:
             file.write_all(content)
             self.bytes_written += len(content)
-            whole = begins == CHANGE  # a snapshot may come to light
+            whole = begins == CHANGE  # that a snapshot comes to light later does no harm
             file.sync()
             self._disk.sync_dir(self.directory)
         except BaseException as error:

@@ -157,7 +157,7 @@ def _linked(disk: Disk, store: str, draft: Draft) -> tuple[Manifests, list[str],
             time.sleep(0.002 * attempt)
         try:
             before = read_manifests(disk, store)
-            if before.opening != opening:  # which may have made files anew, under their names
+            if before.opening != opening:  # an opening may have remade files under their names
                 draft.drop_others(set())
                 opening = before.opening
             names = {entry.name for entry in before.ledger.entries}
@@ -360,9 +360,9 @@ def _tail(
         known = _known(disk, before.path, draft.path, name)
     tail = recovery.growing_tail(disk, path, name, known)
     with unsynced.marking(disk, draft.journal):
-        disk.sync_file(path)  # not before it is read: more may have come since
-        if known is None:  # else it was done then
-            disk.sync_dir(draft.journal)  # its owner may never have made its name durable
+        disk.sync_file(path)  # after the read: before, it might miss the last records
+        if known is None:  # else the earlier snapshot did it
+            disk.sync_dir(draft.journal)  # the owner may never have synced the file's name
     if not tail.sealed and len(tail.offsets) > 1:
         table = tail.offsets.tobytes()
         disk.write_atomically(path + OFFSETS, table + xxh3(table).to_bytes(8, "little"))

@@ -366,7 +366,7 @@ def sweep(disk: Disk, store: str, now_ms: int) -> list[str]:
             over = over or _is_left(disk, f"{path}/{READING}")
         except (SnapshotExpired, Corruption):
             over = orphan
-        except (OctavoError, OSError) as wrong:  # a newer release sweeps it, say
+        except (OctavoError, OSError) as wrong:  # a newer release may sweep it, say
             log.warning("%s is left alone: %s", path, wrong)
             continue
         if over:

@@ -88,7 +88,7 @@ class SnapshotRegister:
                 self._leases[number] = lease
                 self._counts[version] = before + 1
             except BaseException:
-                if self._counts.get(version, 0) == before:  # one that is not counted never ends
+                if self._counts.get(version, 0) == before:  # an uncounted lease would never end
                     self._leases.pop(number, None)
                 raise
             self._prune()

@@ -100,7 +100,7 @@ class Draft:
             if self._disk.exists(self.path) or not self._disk.exists(f"{self._store}/{IDENTITY}"):
                 raise
         self._lock.release()
-        with suppress(FileNotFoundError):  # so too
+        with suppress(FileNotFoundError):  # here, too: it may have been released
             self._disk.unlink(f"{self.path}/{MAKING}")
         return made
 

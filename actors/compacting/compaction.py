@@ -91,7 +91,7 @@ def trim(clerk: InkerClerk) -> int:
         if full is not None:
             if clerk.trimmed == before:
                 raise full
-            settle(clerk)  # what was given back may be the room for it
+            settle(clerk)  # the space given back may be room enough
             clerk.actor_ref.call(trimming.trim)
         return clerk.trimmed - before  # also counts what was trimmed unasked as memory was saved
 

@@ -151,7 +151,7 @@ def _filled(
         progress("ledger", len(names), len(names) + len(tables))
         bring(disk, f"{source}/ledger", f"{target}/ledger", tables, done, copy=copy)
     finally:
-        bookie.ended.append(number)  # for where a Ctrl-C comes before the next is done
+        bookie.ended.append(number)  # in case a Ctrl-C comes before the next line is done
         bookie.release(number)
     ceiling = state.sqn + 1
     if (kept.persisted_sqn if last is None else last) < state.sqn:

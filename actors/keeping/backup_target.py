@@ -37,7 +37,7 @@ def destination(disk: Disk, who: Identity, source: str, path: str) -> str:
             raise Misuse(
                 f"path={path!r} holds another store, or the backup of one; name a new directory"
             )
-        disk.mkdir(path)  # a process that was killed may have named it, not durably
+        disk.mkdir(path)  # for its name: a killed process may not have synced that
         return path
     refuse_taken(disk, path, "name a new one, or a backup of this store")
     target = path + PARTIAL

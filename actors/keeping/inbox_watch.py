@@ -82,7 +82,7 @@ def _answer(
     if "consumer" in asked:
         return {"position": acknowledge(running, asked["consumer"], asked["sqn"])}
     if "backup" in asked:
-        if wanted is None:  # whoever made the store's files must not have others written
+        if wanted is None:  # or whoever made the store's files could have others written
             raise Misuse("a backup is made for who waits for it, and has its request locked")
         return asdict(_backed_up(running, asked["backup"], asked["ledger"]))
     done = ingest(

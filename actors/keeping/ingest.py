@@ -339,7 +339,7 @@ class _Taking:
                     remove(self.disk, self._linked)
                     raise
                 failed = error if isinstance(error, StorageFailed) else self._in_doubt
-                inker.poison(failed)  # whether it is in the log, the next start finds out
+                inker.poison(failed)  # the next start finds out whether it is in the log
                 raise
             if count:
                 self._show(entries, ledger, base + count - 1)

@@ -96,7 +96,7 @@ class EmptyRanges:
         else:
             self._forget(low)
         behind = key + b"\x00"
-        if behind < high and len(ranges) < _most(behind, high):  # each of many puts would make one
+        if behind < high and len(ranges) < _most(behind, high):  # or each put could add one
             ranges[behind] = high, sqn, moment
             insort(lows, behind)
 
@@ -133,7 +133,7 @@ def no_news(
         entries = list(map(table.rows.__getitem__, names))
         if entries and not -upper <= min(entries) <= max(entries) <= upper:
             return None
-        expires = expires or min(entries, default=0) < 0  # of an index no row is a delete
+        expires = expires or min(entries, default=0) < 0  # an index has no rows of deletes
     return low, high, expires
 
 

@@ -306,7 +306,7 @@ class Memory:
         keys, sqns, begin, end = found
         full = False
         each: list[list[bytes]] = []
-        if self.tables[0] is self._recent:  # else all that came to it since counts as new
+        if self.tables[0] is self._recent:  # else (it was empty then) all its rows are new
             self._rows = len(self._recent.rows)
         self._names = each
         for table in self.tables:

@@ -425,7 +425,7 @@ def in_turn(method: Callable[Concatenate[A, P], R]) -> Callable[Concatenate[A, P
 
 
 def _in_child() -> None:
-    ActorRegistry._actor_refs_lock = new_rlock()  # a thread that is no more may have the other
+    ActorRegistry._actor_refs_lock = new_rlock()  # a thread that is gone may hold the old one
     waits.waiting.clear()
     for reference in list(_actors):
         if (actor := reference()) is not None:

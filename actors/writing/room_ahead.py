@@ -127,5 +127,5 @@ class RoomAhead:
             try:
                 file.pwrite_all(_ZEROS[:left], taken)
             except OSError:
-                self.end = 0  # it is cut, or what stands there would be in front of later records
+                self.end = 0  # cut all, or what was left would stand in front of later records
         file.truncate(max(taken, self.end))

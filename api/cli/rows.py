@@ -70,7 +70,7 @@ def to_fields(argument: str | None) -> tuple[str, ...]:
 
 def check_columns(names: Sequence[str], *wanted: str | None) -> None:
     """Raise Misuse if two columns have one name, or a wanted one is missing."""
-    if len(set(names)) != len(names):  # of which a row would have one
+    if len(set(names)) != len(names):  # a row would have only one of them
         raise Misuse(f"two columns have one name: {list(names)!r:.200}")
     for name in wanted:
         if name is not None and name not in names:

@@ -97,7 +97,7 @@ class FileLock:
         try:
             self._release()
         finally:
-            self._release()  # what is left where a step of it failed
+            self._release()  # the steps that are left, if one of them failed
 
     __del__ = property(attrgetter("_release"))
     """Runs no Python code, in which a Ctrl-C could be lost, and leave the file locked."""
@@ -288,7 +288,7 @@ def _stands(path: str, token: object) -> bool:
     except OSError as error:
         if error.errno not in _ELSEWHERE and token in _held:
             raise
-    return token not in _held  # the number may be another file's since
+    return token not in _held  # if released, the descriptor may be another file's by now
 
 
 def _names(path: str, fd: int) -> bool:

@@ -398,7 +398,7 @@ class RealFile(AppendFile):
         fd = self.fd  # the thread keeps it open
         if fd < 0:
             _refuse(self.path)
-        failed = [_failed_untold(fd)]  # unless something else is heard, which takes no memory
+        failed = [_failed_untold(fd)]  # until the thread clears it, which takes no memory
         over = _thread.allocate_lock()
         over.acquire()
 
