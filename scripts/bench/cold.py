@@ -1,11 +1,11 @@
-"""Stores that are larger than memory: each reads where memory and page cache are limited.
+"""Measures reads of stores that are larger than memory, with memory and page cache limited.
 
     python scripts/bench/cold.py [--size 1024] [--store-mb 3000] [--memory-mb 800] [--seconds 8]
         [--stores octavo,rocksdb,rocksblob,lmdb] [DIRECTORY]
 
-For each store: values that do not compress, put in random order, and merged as far as it does that
-unasked; then, with an empty page cache, in a memory control group (so it needs root, and Linux):
-random gets, by one thread and by four, gets of 100 keys, scans of 50 items, all items. Prints
+Each store is loaded with values that do not compress, in random order, and merges as far as it does
+unasked. Then, with an empty page cache, in a memory control group (so it needs root, and Linux):
+random gets by one thread and by four, gets of 100 keys, scans of 50 items, all items. Prints
 operations a second, and the ratio to the better of RocksDB and its BlobDB in the same run.
 """
 

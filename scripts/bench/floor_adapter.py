@@ -1,7 +1,7 @@
 """The floor: what Octavo's work costs in Python with nothing but the calls that cannot be left out.
 
-A store of the same protocol as octavo_adapter.py's, for the same benchmarks. It is a yardstick and
-no store: no levels, snapshots, deletes, recovery, locks, sequence numbers or checks of arguments.
+Has the same protocol as octavo_adapter.py, for the same benchmarks. It is a yardstick, not a real
+store: no levels, snapshots, deletes, recovery, locks, sequence numbers or checks of arguments.
 Its index is made by ``close``, so no worker shares the machine while it is loaded.
 
     put       LZ4 from 2 KiB where it shrinks, a header, one join, a copy into the log's map, from

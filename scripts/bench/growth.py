@@ -1,12 +1,12 @@
-"""What a store costs as it grows: puts, gets, opening, memory, from 1 M to 20 M keys of 128 bytes.
+"""Measures a store as it grows from 1 M to 20 M keys of 128 bytes: puts, gets, opening, memory.
 
     python scripts/bench/growth.py [--millions 1,2,5,10,20] [--picture docs/growth.svg] [DIRECTORY]
 
-One store grows to each size in turn, by single puts in random order; at each it settles, is
-closed, opened, and read at random. Puts and gets are told in microseconds of the calling thread's
-CPU time, so that other work on the machine counts for little, and of wall time. With --json the
-figures are written; with --from they are read and only drawn. The picture needs octavo[bench].
-Minutes, and 6 GB of disk.
+One store grows to each size in turn, by single puts in random order; at each it settles, is closed,
+opened, and read at random. Puts and gets are reported in microseconds of wall time, and of the
+calling thread's CPU time, on which other work on the machine has little influence. --json writes
+the figures; --from reads such figures and only draws them. The picture needs octavo[bench]. Takes
+minutes, and 6 GB of disk.
 """
 
 from __future__ import annotations

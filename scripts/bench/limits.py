@@ -1,12 +1,12 @@
-"""Bounds that Octavo keeps whatever its peers do: bytes written, latencies, syncs, opening, memory.
+"""Checks bounds that Octavo must keep by itself: bytes written, latencies, syncs, opening, memory.
 
     python scripts/bench/limits.py [--only NAME,...] [--scale 1.0] [--json OUT] [DIRECTORY]
 
 Each measure runs in a process of its own, on a store of its own, and prints what was measured
-beside its bound; an exclamation mark: it is missed. At scale 1 minutes, and 3 GB of disk.
-`load`, twenty million puts over ten minutes, is measured only where it is named. Beside it a
-witness, a process without Octavo, wakes every millisecond and appends 128 bytes to a file: what it
-waits for, the machine took. The bench's other half, growth.py, has what changes with size.
+beside its bound; an exclamation mark marks a bound that was missed. Scale 1 takes minutes, and 3 GB
+of disk. `load`, twenty million puts over ten minutes, is measured only if --only names it. Beside
+it runs a witness, a process without Octavo that wakes every millisecond and appends 128 bytes to a
+file: its waits are the machine's doing. growth.py, the other half, measures what changes with size.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Small commits into a store that is closed, as a job makes them that runs now and then."""
+"""Measures small commits into a closed store, such as a job makes that runs now and then."""
 
 from __future__ import annotations
 

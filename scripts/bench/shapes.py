@@ -1,21 +1,22 @@
-"""Other shapes of work than the bench has: Octavo beside RocksDB, by turns in one process.
+"""Measures shapes of work that the other benches lack: Octavo and RocksDB in turns, in one process.
 
     python scripts/bench/shapes.py [--only TEXT] [--keys 200000] [--turns 15] [--sizes 100,1000]
         [--commits] [--json OUT] [DIRECTORY]
 
 Each group of shapes has a store of its own on each side. A turn does the same operations on one
-side after the other, the first side changes from turn to turn, and one turn before does not count.
-Prints for each shape the microseconds of an operation, the median of the turns, and the median of
-the turns' ratios: the peer's time to Octavo's, so that above 1 Octavo takes less. The JSON has the
-calling thread's CPU time, too. What is read must be the same on both sides, and so must all keys at
-the end of a group; else it stops. A peer that has something else before its values (metadata, say)
-is not made to take it off. Values from 4 KiB up, and those of a mix of sizes, meet BlobDB, too.
-"items, 20": so many in a row from anywhere; "known": the sqn that if_sqn needs is at hand;
-"reopened": closed and opened again, and nothing that is read is cached on either side.
+side after the other; which is first changes from turn to turn, and one more turn in front only
+warms up. Prints for each shape the microseconds of an operation, as the median of the turns, and
+the median of the turns' ratios: the peer's time to Octavo's, so above 1 Octavo is quicker. The JSON
+also has the calling thread's CPU time. It stops unless both sides read the same, and have the same
+keys at the end of a group. Where a peer keeps something in front of its values (metadata, say), it
+is spared the work of taking that off. Values from 4 KiB up, and those of mixed sizes, are measured
+against BlobDB, too. In the names of shapes, "items, 20" is 20 items in a row from anywhere;
+"known": the sqn that if_sqn needs is at hand; "reopened": closed and opened again, nothing that is
+read cached by either.
 
---only: shapes with that text in their name. --keys: of 100 bytes; of larger values fewer.
---commits: not the shapes, but small commits into a closed store.
-Three to four minutes, and 2 GB of disk.
+--only: shapes with that text in their name. --keys: how many of 100 bytes; of larger values fewer.
+--commits: instead of the shapes, small commits into a closed store.
+Takes three to four minutes, and 2 GB of disk.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The small bench: the same steps on each store, interleaved, each in a process of its own.
+"""Runs the small bench: the same steps on each store, interleaved, each in a process of its own.
 
-Prints the median of the repetitions in operations a second, and the ratio to a baseline measured
-in the same run. Ratios are what to look at: absolute figures differ from machine to machine, and
-on a shared one from minute to minute. Every read is compared with what was written.
+Prints operations a second, as the median of the repetitions, and the ratio to a baseline measured
+in the same run. Look at the ratios: absolute figures differ from machine to machine, and on a
+shared one from minute to minute. Every read is compared with what was written.
 
 Steps: put (random keys, one by one), put_many (groups of 1,000), then, after closing and opening
 again: get (random), miss (absent keys), head, keys, items (all of them, in order).

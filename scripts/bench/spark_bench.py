@@ -1,19 +1,19 @@
-"""Octavo and Parquet through Spark, same session, rows and machine: reading, grouping, writing;
-and what folds cost a store that is being written to.
+"""Compares Octavo and Parquet through Spark, in one session, over the same rows: reading, grouping,
+writing; and measures what folds cost a store that is being written to.
 
     python scripts/bench/spark_bench.py [--scale 1.0] [--runs 5] [--part PART ...] [DIRECTORY]
 
-The two take turns, and beside them floors: for reads a source that yields batches which are there
-already, so what Spark itself takes; for a bulk load a task that sorts the keys, and writes them and
-the values to one file with checksums, synced, and nothing else; for folds beside a writer the same
-query of as many rows in Parquet and of such batches, so what any job, and any source in Python, on
-those processors takes from the writer. A turn begins when all that was written before is on disk,
-and what it wrote is removed when it has ended: so none pays for another's. Parquet's write syncs
-nothing; how long it takes until its files are synced is told, too.
+The two take turns, along with floors. For reads, the floor is a source that yields ready-made
+batches: what Spark itself takes. For a bulk load, it is a task that sorts the keys, writes them and
+the values to one file with checksums, syncs it, and does nothing else. For folds beside a writer,
+it is the same query of as many rows in Parquet, and of ready-made batches: what any job, and any
+source in Python, takes from the writer on those processors. A turn begins when all that was written
+before is on disk, and what it wrote is removed at its end, so no turn pays for another's. Parquet's
+write syncs nothing; how long it takes until its files are synced is reported, too.
 
-Medians are told, and of each task the median of its ratios to others in the same turns: by time,
-and by CPU time, which a busy machine changes less. Needs octavo[spark] and Java. 4 M rows of 100 B
-and 400 k of 1 KiB at scale 1: some 4 GB of disk; with three runs some 3 minutes a part.
+Reports medians and, for each task, the median of its ratios to others in the same turns: by time,
+and by CPU time, which a busy machine changes less. Needs octavo[spark] and Java. Scale 1 is 4 M
+rows of 100 B and 400 k of 1 KiB: some 4 GB of disk, and with three runs some 3 minutes a part.
 """
 
 from __future__ import annotations

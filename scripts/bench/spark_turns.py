@@ -1,4 +1,4 @@
-"""Sessions of Spark, and what tasks of theirs cost: by turns, in time and in CPU time."""
+"""Starts sessions of Spark, and measures tasks in them: in turns, in time and in CPU time."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""Octavo's rates beside those of other stores, and what is aimed at: work by size of value.
+"""Compares Octavo's rates with other stores' and with targets: each kind of work, by size of value.
 
     python scripts/bench/targets.py [--size 128,1024,...] [--reps 3] [--n N] [--json OUT] KVBENCH
     python scripts/bench/targets.py --report OUT...
 
 KVBENCH is the path of the larger benchmark's kvbench.py; it does most of the work, with Octavo and
-the peers by turns. What it does not know, Arrow batches, is measured here, beside the peers'
-iterators. A cell is Octavo's rate as a ratio to a peer's in the same run, and the ratio that is
-aimed at: R is the better of RocksDB and its BlobDB, L is LMDB. An exclamation mark: it is missed;
-then F is the ratio that the floor reaches in the same run: what the same work costs in Python with
-nothing but the calls that cannot be left out (floor_adapter.py, floor_arrow.py).
+the peers in turns. Arrow batches, which it does not know, are measured here, against the peers'
+iterators. A cell has the ratio of Octavo's rate to a peer's in the same run, and the target ratio:
+R is the better of RocksDB and its BlobDB, L is LMDB. An exclamation mark marks a missed target;
+then F is the ratio that the floor reaches in the same run: the same work in Python with nothing but
+the calls that cannot be left out (floor_adapter.py, floor_arrow.py).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Keys and values that are the same in each run, where stores are made, and waiting for one to come
-to rest."""
+"""What the benches share: keys and values that are the same in each run, a place for stores, and
+waiting for a store to come to rest."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 Each case is a store of its own, of two types under random strategies, with batches, index entries,
 expiries, compressible and large values, and sometimes a durable consumer. What the tasks make is
-compared with the contents and the feed from before, with the ledger that is there and with a new
-one; then the same with an I/O error, a SIGKILL or a power cut somewhere, and once more after that.
+compared with the contents and the feed from before, by the ledger that is there and by a rebuilt
+one; then again with an I/O error, a SIGKILL or a power cut somewhere, and once more after that.
 """
 
 from __future__ import annotations

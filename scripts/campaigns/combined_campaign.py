@@ -1,4 +1,4 @@
-"""Combinations: bulk loads, edits, open scans, feeds, backups, losses, over small sizes.
+"""Bulk loads, edits, open scans, feeds, backups and losses, combined, over small sizes.
 
 Each case is some runs of tests/model/combined_machine.py: deep ledgers of many small files, and
 each way of reading.

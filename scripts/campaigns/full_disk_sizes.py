@@ -1,7 +1,7 @@
 """Real full disks of growing size: clear answers, reads go on, nothing acknowledged is lost.
 
-Case N is a disk of 64 KiB and N % 64 times 48 KiB more; in every second 64 cases write maps begin
-early. Needs root.
+Case N is a disk of 64 KiB and N % 64 times 48 KiB more; in every second run of 64 cases, write
+maps begin early. Needs root.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Head-only stores against a dict: rows, trims, snapshots, ends, backups, repairs; small sizes.
+"""Head-only stores against a dict: rows, trims, snapshots, ended processes, backups, repairs.
 
-Each case is a run of tests/model/head_only_machine.py, over sizes and options of its own.
+Each case is a run of tests/model/head_only_machine.py, over small sizes and options of its own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Stores and backups that a forger made, with right checksums over lies: bounded, and stays inside.
+"""Forged stores and backups, right checksums over lies: memory and time bounded, no path outside.
 
-At most 256 MiB above what the modules take, 5 s of CPU time, no path outside, nothing unpickled.
+At most 256 MiB above what the modules take, at most 5 s of CPU time, and nothing is unpickled.
 """
 
 from __future__ import annotations

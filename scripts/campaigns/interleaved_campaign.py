@@ -1,6 +1,7 @@
-"""An owner's steps between the operations of who reads its store from another process, and calls of
-one thread within another's: what is found is a state that there was, or all changes.
+"""Steps of an owner, or calls of another thread, within a read: it finds a state that existed.
 
+A read is one from another process, between whose operations the owner takes steps, or a call of one
+thread, within which another thread makes calls. It finds one state, or (a change feed) all changes.
 Each case is each way of reading, and each call, with several steps at some of its operations.
 """
 

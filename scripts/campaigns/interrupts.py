@@ -1,4 +1,4 @@
-"""Ctrl-C within every call: it is done or not, the store goes on and verifies.
+"""Ctrl-C within every call: the call is done or not, the store goes on and verifies.
 
 Puts, batches, reads, scans, snapshots, publishing, compaction, backups, closing, opening; in one
 case by the clock, in the next at steps drawn from the seed. In two cases of six a head-only store,

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Takes one fsync, check, bound, lock or lease out of a copy of the tree; the named test notices.
+"""Takes one fsync, check, bound, lock or lease out of a copy of the tree; its test must fail.
 
     scripts/campaign mutants                            one after the other, again and again
     python scripts/campaigns/mutants.py                 all of them, and a table
-    python scripts/campaigns/mutants.py fsync lease     those with such a word in what they remove
+    python scripts/campaigns/mutants.py fsync lease     those with one of these words in their name
     python scripts/campaigns/mutants.py --check         only that the list is up to date
-    python scripts/campaigns/mutants.py --results FILE  go on where an earlier run with it ended
+    python scripts/campaigns/mutants.py --results FILE  continue where an earlier run with it ended
     python scripts/campaigns/mutants.py --search "tests/crash tests/files"   for a survivor: which
                                                         test of these notices?
 
-Exit code 1: a survivor (the tests are to blame), a text that is not found exactly once in its
-file any more, or a test that fails without any mutant. The list is mutants.toml.
+Exit code 1: a mutant survives (its test must be mended), a text no longer stands exactly once in
+its file, or a test fails without any mutant. The list is mutants.toml.
 """
 
 from __future__ import annotations

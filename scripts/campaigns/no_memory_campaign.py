@@ -1,4 +1,4 @@
-"""An allocation that fails, the N-th of every call, once or for a while: done or not, never half.
+"""The N-th allocation of a call fails, once or for a while: the call is done or not, never half.
 
 Each case is some hundred failures within one kind of call, in a process of its own.
 """

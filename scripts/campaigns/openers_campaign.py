@@ -1,4 +1,4 @@
-"""Processes that race for a store, forked, spawned and of a fork server: one at a time has it."""
+"""Processes (forked, spawned, of a fork server) race for a store: one at a time has it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Mixed work on one store for as long as it goes on: right, verified, flat in what it holds.
+"""Mixed work on one store, as long as you let it: right, verified, no growth in what it holds.
 
 A writer, two readers and a thread that compacts, backs up, publishes and takes snapshots. After
 each case all contents are compared with a dict, memory with that of the first cases, and
 descriptors and threads with fixed bounds; every tenth verifies the store and opens its backup. A
-case goes on with the store of the case before, where the same process did that.
+case continues with the store of the case before, if the same process ran that.
 """
 
 from __future__ import annotations

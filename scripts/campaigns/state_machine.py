@@ -1,6 +1,6 @@
-"""Random calls against a dict, with snapshots, reopenings and lost processes; and indexes so.
+"""Random calls against a dict, with snapshots, reopenings and lost processes; also indexes.
 
-Each case runs a state machine of tests/model, by turns each of them, with a seed of its own.
+Each case runs a state machine of tests/model, each in turn, with a seed of its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""System calls of a real store that strace makes fail, or its last: what was answered is there."""
+"""strace makes system calls of a real store fail, or kill it: what was answered is there."""
 
 from __future__ import annotations
 

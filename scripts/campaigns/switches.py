@@ -1,8 +1,8 @@
-"""Another thread's call at any point at which CPython may change threads: both are right.
+"""Another thread's call at any point where CPython may switch threads: both answers are right.
 
-Each case is one kind of call, some hundred times, with another call within each. Every second of
-these stands still at some step of its own until the first one has ended. In every second round
-sizes are so small that few rows take all ways.
+Each case is one kind of call, 200 times, with a call of another thread within each. Every second of
+those stops at some step of its own until the first call has ended. In every second round, sizes are
+so small that few rows take all ways.
 """
 
 from __future__ import annotations

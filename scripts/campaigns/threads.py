@@ -1,4 +1,4 @@
-"""Many threads on few keys: for each key there is an order of its calls that explains every answer.
+"""Many threads on few keys: for each key, some order of its calls explains every answer.
 
 The seed gives options, sizes, and after how many steps threads take turns; compaction, backups, a
 feed, consumers, publishing, readers and merges run beside them. In one case of four the store is
