@@ -40,7 +40,7 @@ class Mutant(NamedTuple):
     """One thing that is taken away."""
 
     what: str
-    """In words; no two alike."""
+    """The guard in words, or what holds while it is there; no two alike."""
     file: str
     text: str
     instead: str
