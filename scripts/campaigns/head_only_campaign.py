@@ -1,4 +1,4 @@
-"""Head-only stores against a dict: rows, trims, snapshots, ended processes, backups, repairs.
+"""Head-only stores against a dict: rows, trims, snapshots, closes, kills, backups, repairs.
 
 Each case is a run of tests/model/head_only_machine.py, over small sizes and options of its own.
 """
