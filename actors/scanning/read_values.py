@@ -80,10 +80,9 @@ def each_item(
     opened: Callable[[JournalFile], Opened] | None = None,
     kept: ItemsOfBucket | None = None,
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the keys of some rows of a bucket with their values, in their order, checksums
-    verified. Each value is read when it is asked for, and its key written to ``last`` as it is
-    given. Some 1.2 us each, and their bytes. ``opened`` maps the file being written, for callers
-    that read much of it; ``kept`` has items that need not be read, and takes those that were read.
+    """Yield keys and values of some rows of a bucket, in their order, checksums verified; each is
+    read when asked for, its key written to ``last``. Some 1.2 us each, and their bytes. ``opened``
+    maps the file being written, if much of it is read; ``kept`` has items, and takes new ones.
 
     Raises Corruption, SnapshotExpired, Closed.
     """
@@ -149,8 +148,7 @@ def each_item(
             elif raw_at:
                 value = record.decompress(value, _sum_at(head, raw_at)[0])
         except (Corruption, FileNotFoundError, LookupError, ValueError, StructError):
-            # Again the long way, which raises the right error: the short one does not name what is
-            # damaged, and files are missing if the lease has expired.
+            # Again the long way, whose error names what is damaged, or the lease that has expired.
             with reader.reading():
                 value = _read(reader, bucket, key, sqn, plain)
         if kept is not None:
