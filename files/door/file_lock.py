@@ -318,10 +318,11 @@ def _written(fd: int) -> int | None:
 
 def _is_ours(fd: int) -> bool:
     """Whether this process has the file locked, by another descriptor. O(locks)."""
-    with contextlib.suppress(OSError):  # one is just being released
+    try:
         file = os.fstat(fd)
         return any(os.path.samestat(file, os.fstat(held[0])) for held, _ in [*_held.values()])
-    return False
+    except OSError:  # one is just being released
+        return False
 
 
 def _lives(fd: int) -> bool:
