@@ -103,20 +103,16 @@ def restore_on(
         raise Misuse(f"path={path!r} is inside the backup; name a directory outside it")
     refuse_taken(disk, path, "name a new one")
     identity = identities.read(disk, backup)
-    lock = locked(disk, f"{backup}/{LOCK}", to_read=True)
-    try:
+    with locked(disk, f"{backup}/{LOCK}", to_read=True):
         source = _source(disk, backup, identity)
         upto, told = _upto(source, sqn, time_ms)
-        with room_for(f"store restored at {path}"):
-            alone = _begun(disk, path + PARTIAL)
-        try:
-            with none_left(disk, path), room_for(f"store restored at {path}"):
-                done = _made(source, path + PARTIAL, upto, copy)
-                give_name(disk, path)
-        finally:
-            alone.release()
-    finally:
-        lock.release()
+        with (
+            room_for(f"store restored at {path}"),
+            _begun(disk, path + PARTIAL),
+            none_left(disk, path),
+        ):
+            done = _made(source, path + PARTIAL, upto, copy)
+            give_name(disk, path)
     return Restored(
         path, upto, done.linked, done.bytes_linked, done.bytes_copied, (*source.notes, *told)
     )  # fmt: skip

@@ -59,7 +59,8 @@ _through: Callable[[Iterator[object], object], bool] = contains  # type: ignore[
 
 
 class FileLock:
-    """An exclusive lock, held until ``release`` or until this object is gone."""
+    """An exclusive lock, held until ``release``, the end of its ``with``, or until this object is
+    gone."""
 
     __slots__ = ("__weakref__", "_release", "_stands", "path", "workers")
 
@@ -98,6 +99,12 @@ class FileLock:
             self._release()
         finally:
             self._release()  # the steps that are left, if one of them failed
+
+    def __enter__(self) -> FileLock:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
     __del__ = property(attrgetter("_release"))
     """Runs no Python code, in which a Ctrl-C could be lost, and leave the file locked."""
