@@ -311,13 +311,9 @@ class JournalFile(FileActor):
 
     def by_name(self, found: Callable[[str], T]) -> T:
         """``found`` of the file's path. Raises as ``map_now``."""
-        name = self.name
-        # A file that is just being sealed has its new name before this actor knows.
-        for tried in (name, journal_names.when_sealed(name)):
-            try:
-                return found(f"{self.directory}/{tried}")
-            except FileNotFoundError:
-                continue
+        with suppress(FileNotFoundError):
+            # A file that is just being sealed has its new name before this actor knows.
+            return journal_names.by_either_name(self.path, found)
         if self.state in (State.DELETE_PENDING, State.CLOSED):
             raise FileNotFoundError(ENOENT, "compacted away", self.path)
         raise Corruption(self.path, 0, "the journal file is missing")
