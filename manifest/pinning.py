@@ -36,6 +36,7 @@ from octavo.manifest import (
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
+from octavo.manifest.level_sizes import MAX_FILE_BYTES, MAX_FILE_ROWS
 from octavo.manifest.published import Counted, Published
 from octavo.manifest.same_store import Folders
 from octavo.manifest.snapshot_draft import SIDE, Draft
@@ -48,8 +49,6 @@ DAMAGED = 4
 opened."""
 OFFSETS = ".offsets"
 _SAME_BYTES = 64 << 10
-_SIDE_ROWS = 1 << 18
-_SIDE_BYTES = 64 << 20
 _LARGER = 4
 """A side file stays if it has so many times as many records as are newer."""
 
@@ -429,13 +428,11 @@ def _side_files(
         tables.append(taken.table)
     if not parts:
         return []
-    result = ledger_files.level_zero(
+    made = ledger_files.level_zero(
         disk, b"".join(tables), journal=draft.path, ledger=draft.path, stem=f"{SIDE}-{draft.id}",
-        parts=parts, max_rows=_SIDE_ROWS, max_bytes=_SIDE_BYTES,
+        parts=parts, max_rows=MAX_FILE_ROWS, max_bytes=MAX_FILE_BYTES,
     )  # fmt: skip
-    if result["damaged"]:
-        raise Corruption(draft.journal, 0, f"{result['damaged'][0]}: repair the store")
-    return [LedgerEntry.of_job(row) for row in result["files"]]
+    return draft.side_files(made)
 
 
 def _uncounted(identity: dict[str, object]) -> dict[int, Counted]:
