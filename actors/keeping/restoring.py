@@ -196,7 +196,7 @@ def _made(source: _Source, target: str, upto: int, copy: bool) -> Linked:
     epoch = adoption.youngest(disk, f"{target}/journal", [entry.name for entry in entries]) + 1
     for folder, snapshot in (("journal", journal.encode()), ("ledger", ledger.encode())):
         ChangeLog.begin(disk, f"{target}/{folder}/manifest", epoch, snapshot).close()
-    who = replace(source.identity, id=f"{secrets.randbits(128):032x}", backup=None)
+    who = replace(source.identity, id=identities.new_id(), backup=None)
     identities.write(disk, target, who)
     return done
 
