@@ -43,7 +43,7 @@ def publish(
     files meanwhile. Raises Misuse (for the name), SnapshotExpired, StorageFull, StorageFailed,
     Corruption."""
     inker: Inker = bookie.inker
-    disk, store = inker.disk, inker.directory.removesuffix("/journal")
+    disk, store = inker.disk, inker.store
     with bookie.publishing:
         now_ms = bookie.clock_ms()
         try:
