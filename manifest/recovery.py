@@ -264,14 +264,7 @@ def _records(
             f"{path}: a batch of {of} is not whole ({len(there)} are there): dropped"
         )
     damages, ahead = _without_what_is_ahead(damages, buffer)
-    torn: list[str] = []
-    for damage in damages:
-        where, size = f"{path} at offset {damage.start}", damage.end - damage.start
-        if damage.end < length:
-            found.damaged(f"{where}: {size} bytes damaged ({damage.what}) and skipped")
-        else:
-            how = "of a write, or a sealing, that broke off"
-            torn.append(f"{where}: torn tail of {size} bytes cut: {how}")
+    torn = _told(damages, path, length, found)
     if broken:
         # They are gone for ever; a number that is not there gets an empty range.
         kept = [at for at, number in enumerate(numbers) if number not in broken]
@@ -302,6 +295,19 @@ class _Batches:
     def not_whole(self) -> Iterator[tuple[int, list[int]]]:
         """The lengths of those that lack a record, with the numbers that are there."""
         return ((of, there) for _, of, there in self.groups if len(there) != of)
+
+
+def _told(damages: list[cdb.Damage], path: str, length: int, found: Found) -> list[str]:
+    """Tell of the damages of a file of so many bytes; returns notes about what its end lacks."""
+    torn: list[str] = []
+    for damage in damages:
+        where, size = f"{path} at offset {damage.start}", damage.end - damage.start
+        if damage.end < length:
+            found.damaged(f"{where}: {size} bytes damaged ({damage.what}) and skipped")
+        else:
+            how = "of a write, or a sealing, that broke off"
+            torn.append(f"{where}: torn tail of {size} bytes cut: {how}")
+    return torn
 
 
 def _without_what_is_ahead(
