@@ -19,7 +19,7 @@ from octavo.files.door.disk import Disk
 from octavo.files.errors import Busy, Corruption, Misuse, OctavoError
 from octavo.files.jobs import ledger_files
 from octavo.files.journal import cdb, journal_names, record
-from octavo.files.journal.journal_names import LOG, SEALED, when_sealed
+from octavo.files.journal.journal_names import LOG, SEALED
 from octavo.files.journal.sparse_offsets import cut
 from octavo.files.ledger import ledger_key
 from octavo.files.messages import messages_of
@@ -257,11 +257,8 @@ def _tails(disk: Disk, directory: str, found: Manifests) -> list[str]:
         adoption.may_belong(disk, directory, there, manifest, found.journal_epoch, loaded)
     ):
         who = journal_names.identity(name)
-        if who is None or who[0] <= last:
-            continue
-        if name.endswith(LOG) and when_sealed(name) in there:
-            continue
-        out.append(name)
+        if who is not None and who[0] > last and not journal_names.is_sealed_too(name, there):
+            out.append(name)
     return out
 
 

@@ -13,7 +13,7 @@ from octavo.files.door.disk import Disk
 from octavo.files.door.unreadable import refuse_unreadable
 from octavo.files.errors import Corruption
 from octavo.files.journal import cdb, record
-from octavo.files.journal.journal_names import LOG, SEALED, identity, when_sealed
+from octavo.files.journal.journal_names import LOG, SEALED, identity, is_sealed_too
 from octavo.files.journal.runs import Run
 from octavo.files.journal.sparse_offsets import SPARSE_BELOW, SparseOffsets
 from octavo.files.kernels.arrays import np
@@ -86,7 +86,7 @@ def find_tails(
         if who is None:
             continue
         base, seed = who
-        if name.endswith(LOG) and when_sealed(name) in names:
+        if is_sealed_too(name, names):
             # A rename that a power cut left half done: one file under both names, sealed and
             # durable before the new one was given.
             disk.unlink(f"{directory}/{name}")

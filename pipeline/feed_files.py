@@ -119,7 +119,7 @@ class JournalLook:
             who = journal_names.identity(name)
             if who is None or manifest.find(who[0]) is not None:
                 continue
-            if name.endswith(journal_names.LOG) and journal_names.when_sealed(name) in names:
+            if journal_names.is_sealed_too(name, names):
                 continue
             if name.endswith(journal_names.SEALED):
                 self._settled = False  # the manifest will tell of it soon
