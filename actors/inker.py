@@ -68,6 +68,7 @@ class Inker(TurnActor):
     ) -> None:
         super().__init__()
         self.disk, self.directory = disk, directory
+        self.store = directory.removesuffix("/journal")
         self.manifest, self.change_log = manifest, change_log
         self.epoch = epoch
         self.runner = runner

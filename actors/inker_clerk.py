@@ -113,9 +113,7 @@ class InkerClerk(TurnActor):
         self.closing = False
         self.damaged: dict[str, str] = {}  # name of a file that is left as it is: why
         self.scores: dict[str, Score] = {}
-        self.delete_pending: DeletePending[JournalFile] = DeletePending(
-            bookie.actor.register, waste.remove, log
-        )
+        self.delete_pending = DeletePending(bookie.actor.register, waste.remove, log)
         self.dropped = 0  # records, since the opening
         self.whole_ledger: set[str] = set()  # files that trimming found wholly in the ledger
         self.trimmed = 0  # bytes of a head-only store's journal, since the opening

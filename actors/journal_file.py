@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from xxhash import xxh3_64_intdigest as xxh3
 
+from octavo.actors.file_actor import FileActor
 from octavo.actors.open_files import OpenFiles, Pread
 from octavo.actors.reading.growing_map import GrowingMap
 from octavo.actors.reading.journal_offsets import first_and_last, sealed_offsets
 from octavo.actors.turns.messages import interruptible
-from octavo.actors.turns.runtime import Ref, TurnActor
+from octavo.actors.turns.runtime import Ref
 from octavo.actors.worker import JobRunner
 from octavo.actors.writing.group_commit import NOT_WRITTEN, GroupCommit
 from octavo.actors.writing.operation import Data, joined, standing
@@ -45,7 +46,7 @@ _SYNCED_OFTEN_BYTES = 64 << 10
 _READ_BYTES = 1 << 30  # a system call reads no more than 2 GiB
 
 
-class JournalFile(TurnActor):
+class JournalFile(FileActor):
     """Owns one journal file. Appends are in the Bookie's turn; anyone reads, without a turn.
 
     Readers use ``reading``: (map, or None while the file grows or is not open; offsets). A record
@@ -55,13 +56,9 @@ class JournalFile(TurnActor):
     def __init__(
         self, disk: Disk, directory: str, name: str, base_sqn: int, seed: int, open_files: OpenFiles
     ) -> None:
-        super().__init__()
-        self.disk = disk
-        self.directory = directory
-        self.name = name
+        super().__init__(disk, directory, name, open_files)
         self.base = base_sqn
         self.seed = seed
-        self.state = State.STARTING
         self.offsets: array[int] = _NONE  # until it is sealed
         self.reading: Reading = (None, _NONE)
         self.file: AppendFile | None = None
@@ -69,7 +66,6 @@ class JournalFile(TurnActor):
         self.latency: Latency | None = None  # of its syncs
         self.failed: OctavoError | None = None
         self.pread: Pread | None = None
-        self.open_files = open_files
         self.growing = GrowingMap(self.map_now, lambda: open_files.mapped(self))
         self._name_durable = self._expects = self.missing = False
         self._ahead = RoomAhead()
@@ -80,10 +76,6 @@ class JournalFile(TurnActor):
         self.damage: Corruption | None = None  # why a sealed file is read record by record
         self._unsealable: StorageFailed | None = None
         self._not_synced = StorageFailed(f"{name}: a sync failed; close the store and reopen it")
-
-    @property
-    def path(self) -> str:
-        return f"{self.directory}/{self.name}"
 
     # ------------------------------------------------------------ writing
 
@@ -319,13 +311,9 @@ class JournalFile(TurnActor):
 
     def by_name(self, found: Callable[[str], T]) -> T:
         """``found`` of the file's path. Raises as ``map_now``."""
-        name = self.name
-        # A file that is just being sealed has its new name before this actor knows.
-        for tried in (name, journal_names.when_sealed(name)):
-            try:
-                return found(f"{self.directory}/{tried}")
-            except FileNotFoundError:
-                continue
+        with suppress(FileNotFoundError):
+            # A file that is just being sealed has its new name before this actor knows.
+            return journal_names.by_either_name(self.path, found)
         if self.state in (State.DELETE_PENDING, State.CLOSED):
             raise FileNotFoundError(ENOENT, "compacted away", self.path)
         raise Corruption(self.path, 0, "the journal file is missing")
@@ -427,17 +415,6 @@ class JournalFile(TurnActor):
         offsets = self.offsets or self.ensure_open()[1]
         for number in numbers_of(offsets, max(first - self.base, 0), last - self.base + 1):
             yield self.base + number
-
-    def replace(self) -> None:
-        """Note that a newer manifest does without this file: it goes when no snapshot needs it."""
-        self.state = after(self.state, "replace", self.name)
-
-    def delete(self, remove: Callable[[str], None]) -> None:
-        """Have ``remove`` delete the file, which no snapshot needs now. Maps still read live on."""
-        self.state = after(self.state, "delete", self.name)
-        self.open_files.dropped(self)
-        self.reading, self.pread = (None, _NONE), None  # after the state, which openers look at
-        remove(self.path)
 
     def close(self) -> None:
         """Let go of every descriptor. Idempotent."""

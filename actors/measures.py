@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from octavo.actors.latency import Latency, Meter
@@ -130,8 +131,7 @@ class JobHistory:
 _INPUTS = ("inputs", "parts", "run", "files")
 
 
-def _often() -> Meter:
-    return Meter(often=True)
+_often = partial(Meter, often=True)
 
 
 @dataclass(slots=True)

@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from mmap import mmap
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING
 
-from octavo.files.door.disk import Disk
 from octavo.files.door.maps import share_of_descriptors, share_of_maps
 from octavo.files.door.open_file import read_whole
 from octavo.files.errors import OUT_OF_MEANS, Closed, Corruption, room_for, storage_error
@@ -23,35 +22,12 @@ from octavo.files.kernels.cold_pages import COLD
 from octavo.files.lifecycle import State
 from octavo.files.locks import new_lock
 
+if TYPE_CHECKING:
+    from octavo.actors.file_actor import FileActor
+    from octavo.actors.journal_file import JournalFile
 
-class Mappable(Protocol):
-    """A file that can be mapped, and can give its map up later."""
-
-    state: State
-
-    def map_now(self) -> mmap | bytes: ...
-    def forget_map(self) -> None: ...
-
-
-T = TypeVar("T")
 Pread = Callable[[int, int], bytes]
 """``pread(length, offset)``"""
-
-
-class Called(Protocol):
-    """A file that can also be read by system calls."""
-
-    state: State
-    pread: Pread | None
-    reading: tuple[mmap | bytes | None, Sequence[int]]
-
-    @property
-    def path(self) -> str: ...
-    @property
-    def disk(self) -> Disk: ...
-    def by_name(self, found: Callable[[str], T]) -> T: ...
-
-
 _ONE_BY_ONE = 8
 """Of the single reads from a file that is not mapped, one in so many maps it after all."""
 _MOST_BYTES = 1 << 30  # a system call reads no more than 2 GiB
@@ -86,16 +62,16 @@ class OpenFiles:
         self.limit = limit
         self._most_called = min(limit, share_of_descriptors(_SHARE)) // _CALLED_OF
         self._lock = new_lock()
-        self._called: list[Called] = []
+        self._called: list[JournalFile] = []
         self._singly: dict[object, list[int]] = {}
         """By sealed file: [records read singly, modulo _ONE_BY_ONE, where its offsets begin, how
         many records it has]."""
-        self._open: OrderedDict[Mappable, None] = OrderedDict()
+        self._open: OrderedDict[FileActor, None] = OrderedDict()
         self.closed = False
         self._reference = weakref.ref(self, _gone)
         _all.add(self._reference)
 
-    def opened(self, file: Mappable) -> mmap | bytes:
+    def opened(self, file: FileActor) -> mmap | bytes:
         """Map ``file`` and count it. One open, one mmap, one close. Raises Closed, Corruption,
         FileNotFoundError, StorageFailed, StorageFull."""
         if self.closed:
@@ -111,7 +87,7 @@ class OpenFiles:
             most._shrink(max(len(most) - over, 0))
         return mapped
 
-    def mapped(self, file: Mappable) -> mmap | bytes:
+    def mapped(self, file: FileActor) -> mmap | bytes:
         """Map ``file`` without counting it. Raises what ``opened`` does, except Closed."""
         try:
             return file.map_now()
@@ -127,7 +103,7 @@ class OpenFiles:
         """The OpenFiles that share this one's limit, itself included."""
         return [each for each in _everyone() if each._shares] if self._shares else [self]
 
-    def read(self, file: Called, at: int, length: int) -> bytes:
+    def read(self, file: JournalFile, at: int, length: int) -> bytes:
         """Read bytes, by a system call, of a file that is not being written: one wait for all
         pages, without the interpreter lock. Returns b"" if the file cannot be opened again. Raises
         StorageFailed, StorageFull."""
@@ -145,7 +121,7 @@ class OpenFiles:
             COLD.judge(before)
         return data
 
-    def one(self, file: Called, relative: int) -> tuple[bytes, int] | None:
+    def one(self, file: JournalFile, relative: int) -> tuple[bytes, int] | None:
         """(bytes of a record, its offset), read from a sealed file that is not mapped if its map
         would push out another: four system calls, a fifth of what that costs. None: map the file,
         since it is read often, or needs a closer look. Raises as ``read``."""
@@ -171,7 +147,7 @@ class OpenFiles:
         whole = len(data) == end - at and data[:16] == front + relative.to_bytes(8, "big")
         return (data, at) if whole else None
 
-    def _table_of(self, file: Called) -> list[int]:
+    def _table_of(self, file: JournalFile) -> list[int]:
         """Read and keep what ``one`` needs of a sealed file. Raises OSError, Corruption."""
         size = file.by_name(file.disk.size)
         tail = self.read(file, max(size - cdb.TRAILER_BYTES, 0), cdb.TRAILER_BYTES)
@@ -180,7 +156,7 @@ class OpenFiles:
         known = self._singly[file] = [0, trailer.offsets_at, count]
         return known
 
-    def _opened_to_read(self, file: Called) -> Pread:
+    def _opened_to_read(self, file: JournalFile) -> Pread:
         sharing = self._sharing()
         if sum([len(each._called) for each in sharing]) >= self._most_called:
             for each in sharing:
@@ -196,7 +172,7 @@ class OpenFiles:
         for file in called:
             file.pread = None
 
-    def _with_fewer(self, file: Mappable) -> mmap | bytes:
+    def _with_fewer(self, file: FileActor) -> mmap | bytes:
         """Map ``file`` when no descriptor, or no room for a map, is left: all stores of the process
         are cut to half of what the largest has, then to half of that, until the file can be mapped.
         Raises OSError if it cannot with none left."""
@@ -214,7 +190,7 @@ class OpenFiles:
                 if error.errno not in OUT_OF_MEANS or not left:
                     raise
 
-    def settle(self, file: Mappable) -> None:
+    def settle(self, file: FileActor) -> None:
         """Called once ``file`` keeps its map: it gives that up again if it was let go since
         opened(), or deleted, as the map would keep its room on disk taken."""
         if file.state is State.CLOSED:
@@ -240,7 +216,7 @@ class OpenFiles:
         self._lock = new_lock()
         _all.add(self._reference)
 
-    def dropped(self, file: Mappable) -> None:
+    def dropped(self, file: FileActor) -> None:
         """Stop counting ``file``."""
         with self._lock:
             self._open.pop(file, None)

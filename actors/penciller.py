@@ -76,7 +76,7 @@ class Penciller(TurnActor):
         self.epoch = epoch
         self.open_files = open_files
         self.tables: list[LevelZero] = []  # level zero in memory, oldest first
-        self.delete_pending: DeletePending[LedgerFile] = DeletePending(register, disk.unlink, log)
+        self.delete_pending = DeletePending(register, disk.unlink, log)
         self.failed: OctavoError | None = None
         self.condemned = False
         self.rebuildable = True

@@ -189,7 +189,7 @@ class PencillerClerk(TurnActor):
             self._install(files, Penciller.install_level_zero, task, files)
             self._installed(task)
         self.penciller.call(Penciller.sweep)
-        reserve.put_by(inker.disk, inker.directory.removesuffix("/journal"))
+        reserve.put_by(inker.disk, inker.store)
 
     def _level_zero(self, task: LevelZero, stem: str) -> dict[str, Any]:
         """Run the job; its result. While a rebuild works out some types from their values, it runs

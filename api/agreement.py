@@ -187,9 +187,11 @@ def agreement(identity: Identity, horizon: int, reader: Reader, both: Both) -> I
         live, doubtful, latest = _compared(told, indexed, keys, sqns, rests)
         doubtful &= sqns > np.uint64(trimmed)
         if doubtful.any():
-            suspects = Suspects(keys[doubtful], latest[doubtful])
+            order = np.argsort(keys[doubtful])
+            suspects = keys[doubtful][order], latest[doubtful][order]
             for batch in reader.batches(bound, both.segment(part), heads=True):
-                yield Report(problems=suspects.among(reader, batch, recalculated))
+                rows, newest = _among(*suspects, batch)
+                yield Report(problems=_doubts(reader, batch, rows, newest, recalculated))
         yield from _left_over(reader, told, kinds, np.flatnonzero(~live))
 
 
@@ -210,28 +212,20 @@ def _compared(
     return live, ~same, np.where(there, told.sqns[at], sqns)
 
 
-class Suspects:
-    """Keys about which ledger and journal may differ."""
-
-    def __init__(self, hashes: Array, latest: Array) -> None:
-        """``latest``: the newest sqn in the journal for each key, if any."""
-        order = np.argsort(hashes)
-        self._hashes, self._latest = hashes[order], latest[order]
-
-    def among(self, reader: Reader, batch: Batch, recalculated: frozenset[int]) -> list[str]:
-        """The problems of those of these keys that are in a batch. They are looked at one by one,
-        which finds out what array kernels found unequal."""
-        hashes = record_digests.of_batch(batch).keys
-        at = np.searchsorted(self._hashes, hashes)
-        at[at == len(self._hashes)] = 0
-        rows = np.flatnonzero(self._hashes[at] == hashes).tolist()
-        return _doubts(reader, batch, rows, self._latest[at].tolist(), recalculated)
+def _among(suspects: Array, latest: Array, batch: Batch) -> tuple[list[int], list[int]]:
+    """The rows of a batch whose keys have these hashes, which are in order; and for each row of
+    the batch what ``latest`` says of its hash."""
+    hashes = record_digests.of_batch(batch).keys
+    at = np.searchsorted(suspects, hashes)
+    at[at == len(suspects)] = 0
+    return np.flatnonzero(suspects[at] == hashes).tolist(), latest[at].tolist()
 
 
 def _doubts(
     reader: Reader, batch: Batch, rows: list[int], latest: list[int], recalculated: frozenset[int]
 ) -> list[str]:
-    """The problems of some rows of a batch. ``latest``: the newest sqn in the journal for each."""
+    """The problems of some rows of a batch, looked at one by one, which finds out what array
+    kernels found unequal. ``latest``: the newest sqn in the journal for each, if any."""
     problems: list[str] = []
     if not rows:
         return problems

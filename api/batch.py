@@ -142,6 +142,13 @@ class Together(Handle):
         elif not self._done:
             self.commit()
 
+    def _add_told(
+        self, operation: Operation, if_sqn: int | None, edit: operations.IndexEdit | None = None
+    ) -> None:
+        _, number, name, key, value, _, packed, entries = operation
+        size = len(name) + len(key) + len(value) + len(packed) + len(entries)
+        self._add(operation, ledger_key.prefix(number, name) + key, size, if_sqn, edit)
+
     def _add(
         self,
         operation: Operation,
@@ -251,13 +258,6 @@ class Batch(Together):
         self._key_limit = ledger_key.MAX_KEY_BYTES - len(name) + 1
         if type(bucket) is bytes or type(bucket) is str:  # objects of other types may change
             self._given = bucket
-
-    def _add_told(
-        self, operation: Operation, if_sqn: int | None, edit: operations.IndexEdit | None = None
-    ) -> None:
-        _, number, name, key, value, _, packed, entries = operation
-        size = len(name) + len(key) + len(value) + len(packed) + len(entries)
-        self._add(operation, ledger_key.prefix(number, name) + key, size, if_sqn, edit)
 
     def commit(self) -> int:
         """Write now, in one system call; returns the last sqn, 0 for an empty batch. If a condition

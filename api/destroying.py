@@ -44,17 +44,14 @@ def destroy_on(disk: Disk, path: str) -> None:
     """As ``destroy``, on a given disk."""
     if not disk.exists(f"{path}/{IDENTITY}") and not _all_but_gone(disk, path):
         raise Misuse(f"path={path!r} holds no store")
-    lock = locked(disk, f"{path}/{LOCK}")
-    own = owned(disk, lock)  # checks the lock: another store may be put there meanwhile
-    try:
+    with locked(disk, f"{path}/{LOCK}") as lock:
+        own = owned(disk, lock)  # checks the lock: another store may be put there meanwhile
         _remove_files(own, path)
         own.sync_dir(path)
         with suppress(FileNotFoundError):  # missing if only the lock was left
             own.unlink(f"{path}/{IDENTITY}")
         _remove_files(own, path)  # what readers left meanwhile; from now on none can come
         own.unlink(f"{path}/{LOCK}")
-    finally:
-        lock.release()
     if not disk.listdir(path):
         try:
             disk.rmdir(path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octavo.files.wall_clock import moment_of
+from octavo.files.wall_clock import utc
 from octavo.stats_types import ConsumerStats
 
 OF_CONSUMERS = ("consumer", "position", "behind", "last moved", "bytes held")
@@ -39,13 +39,7 @@ def plural(number: int, noun: str) -> str:
 
 def moment(ms: int | None) -> str:
     """A moment in ms UTC as ISO 8601; empty for none."""
-    if ms is None:
-        return ""
-    try:
-        when = moment_of(ms)
-    except OverflowError:
-        return f"{ms} ms"  # beyond the year 9999
-    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return "" if ms is None else utc(ms).replace("+00:00", "Z")
 
 
 def consumer_row(of: ConsumerStats) -> list[str]:

@@ -326,19 +326,17 @@ class HeadBatch(Together):
     ) -> None:
         """As HeadBucket.put. Raises Misuse."""
         expiry = to_expiry(ttl, expires_at, self._running.bookie.actor.now_ms())
-        self._add_told(_operation(PUT, to_bucket(bucket), key, sub_key, value, expiry), if_sqn)
+        self._add_if(_operation(PUT, to_bucket(bucket), key, sub_key, value, expiry), if_sqn)
 
     def delete(
         self, bucket: Key, key: Key, *, sub_key: Key = b"", if_sqn: int | None = None
     ) -> None:
         """As HeadBucket.delete. Raises Misuse."""
-        self._add_told(_operation(DELETE, to_bucket(bucket), key, sub_key, b"", 0), if_sqn)
+        self._add_if(_operation(DELETE, to_bucket(bucket), key, sub_key, b"", 0), if_sqn)
 
-    def _add_told(self, operation: Operation, if_sqn: int | None) -> None:
+    def _add_if(self, operation: Operation, if_sqn: int | None) -> None:
         _to_condition(if_sqn, self._running.identity.lookup)
-        _, tag, name, key, _, _, value, _ = operation
-        size = len(name) + len(key) + len(value)
-        self._add(operation, ledger_key.prefix(tag, name) + key, size, if_sqn)
+        self._add_told(operation, if_sqn)
 
     def commit(self) -> int:
         """Write now; returns the last sqn, 0 for an empty batch. Otherwise as Batch.commit."""

@@ -93,11 +93,8 @@ def repair_on(
         files.and_then(_mended(disk, path, progress, accept_missing))
     done, unrecorded = _opened(disk, path, files, progress)
     if unrecorded:
-        lock = locked(disk, f"{path}/{LOCK}")
-        try:
+        with locked(disk, f"{path}/{LOCK}"):
             lost_records.mark(disk, path, ["names records that are lost"], files.lost)
-        finally:
-            lock.release()
         done, _ = _opened(disk, path, files, progress)
     files.notes += [note for note in noted if note not in done.notes]
     files.lose(files.unsealed)
@@ -106,11 +103,8 @@ def repair_on(
 
 
 def _mended(disk: Disk, path: str, progress: Progress, accept_missing: bool) -> Repaired:
-    lock = locked(disk, f"{path}/{LOCK}")
-    try:
+    with locked(disk, f"{path}/{LOCK}"):
         return repair_files(disk, path, progress, accept_missing)
-    finally:
-        lock.release()
 
 
 def _opened(disk: Disk, path: str, files: Repaired, progress: Progress) -> tuple[Repair, bool]:

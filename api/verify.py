@@ -12,7 +12,7 @@ from octavo.actors.opening.identity import Identity
 from octavo.actors.opening.startup import Running
 from octavo.actors.progress import Progress
 from octavo.actors.reader import Reader
-from octavo.agreement import Both, Noted, Report, agreement, unequal
+from octavo.agreement import STEP, Both, Noted, Report, agreement, unequal
 from octavo.files.door.disk import Disk
 from octavo.files.door.unreadable import Unreadable, refuse_unreadable
 from octavo.files.errors import OctavoError, SnapshotExpired, StorageFull, room_for
@@ -27,7 +27,6 @@ from octavo.manifest.ledger_entry import LedgerEntry
 
 __all__ = ["Report", "verify"]
 
-STEP = 1024
 MOST_KEYS = 2 << 20
 """Records, and so keys, that are compared at once."""
 

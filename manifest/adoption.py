@@ -246,21 +246,13 @@ def _epoch(disk: Disk, directory: str, name: str) -> int:
     if journal_names.identity(name) is None:
         return 0
     try:
-        epoch = cdb.read_header(_head(disk, f"{directory}/{name}"), name).epoch
+        head = journal_names.by_either_name(
+            f"{directory}/{name}", lambda path: disk.pread(path, cdb.RECORDS_AT, 0)
+        )
+        epoch = cdb.read_header(head, name).epoch
     except Corruption:
         return 0
     return epoch if epoch < MAX_EPOCH else 0
-
-
-def _head(disk: Disk, path: str) -> bytes:
-    """The beginning of a journal file, which may have been sealed, and so renamed, since it was
-    listed."""
-    try:
-        return disk.pread(path, cdb.RECORDS_AT, 0)
-    except FileNotFoundError:
-        if not path.endswith(journal_names.LOG):
-            raise
-        return disk.pread(journal_names.when_sealed(path), cdb.RECORDS_AT, 0)
 
 
 def may_belong(

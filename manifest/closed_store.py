@@ -151,11 +151,8 @@ def closed_store(disk: Disk, path: str) -> Iterator[ClosedStore]:
         identity = store_identity.fields_of(disk, path)
     except FileNotFoundError:
         raise Misuse(f"path={path!r} holds no store") from None
-    lock = disk.lock(f"{path}/{LOCK}")
-    try:
+    with disk.lock(f"{path}/{LOCK}"):
         yield _read(disk, path, identity)
-    finally:
-        lock.release()
 
 
 def _read(disk: Disk, path: str, identity: dict[str, Any]) -> ClosedStore:

@@ -262,7 +262,7 @@ class JournalManifest:
     @classmethod
     def decode(cls, payload: bytes) -> JournalManifest:
         """The manifest that was encoded, checked. Raises Corruption, UnsupportedFormat."""
-        found = Unpacker(payload, "journal manifest", _SNAPSHOT, _VERSION, 1)
+        found = Unpacker(payload, "journal manifest", _SNAPSHOT, _VERSION)
         version, ceiling = found.number(), found.number()
         horizon = found.number() if found.version > 1 else 0
         commits = packed_commits.unpack(found) if found.version > 2 else ()
@@ -355,7 +355,7 @@ def _unpack_change(
 ) -> tuple[int, int, int, tuple[Commit, ...], set[int], list[JournalEntry]]:
     """Version, ceiling, horizon, new commits, the base sqns that go, and the files that come, of a
     change to so many files."""
-    found = Unpacker(change, "journal manifest change", _CHANGE, _VERSION, 1)
+    found = Unpacker(change, "journal manifest change", _CHANGE, _VERSION)
     version, ceiling = found.number(), found.number()
     horizon = found.number() if found.version > 1 else 0
     commits = packed_commits.unpack(found) if found.version > 2 else ()

@@ -239,7 +239,7 @@ class LedgerManifest:
         version = persisted = expired = 0
         entries: list[LedgerEntry] = []
         if payload is not None:
-            found = Unpacker(payload, "ledger manifest", _SNAPSHOT, _VERSION, 1)
+            found = Unpacker(payload, "ledger manifest", _SNAPSHOT, _VERSION)
             version, persisted, expired = _unpack_front(found)
             entries = unpack(found)
             found.end()
@@ -383,7 +383,7 @@ def _unpack_change(
 ) -> tuple[int, int, int, list[str], list[LedgerEntry]]:
     """(version, persisted sqn, expired_ms, names that go, entries that come) behind a change of a
     manifest of ``version`` and ``persisted``."""
-    found = Unpacker(change, "ledger manifest change", _CHANGE, _VERSION, 1)
+    found = Unpacker(change, "ledger manifest change", _CHANGE, _VERSION)
     to_version, to_persisted, expired = _unpack_front(found)
     if to_version != version + 1:
         raise found.wrong("leads to a version", expected=version + 1, found=to_version)

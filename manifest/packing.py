@@ -58,12 +58,10 @@ class Packer:
 
 
 class Unpacker:
-    """Reads a payload that may hold anything. ``what`` names it in errors; versions from
-    ``oldest`` on are read too."""
+    """Reads a payload that may hold anything, of ``version`` or an earlier one. ``what`` names it
+    in errors."""
 
-    def __init__(
-        self, payload: bytes, what: str, magic: bytes, version: int, oldest: int | None = None
-    ) -> None:
+    def __init__(self, payload: bytes, what: str, magic: bytes, version: int) -> None:
         self._payload = payload
         self._at = 0
         self.what = what
@@ -71,7 +69,7 @@ class Unpacker:
         if found != magic:
             raise self.wrong("not of this kind", expected=magic, found=found)
         self.version = int(number)
-        if not (version if oldest is None else oldest) <= number <= version:
+        if not 1 <= number <= version:
             raise UnsupportedFormat(
                 f"{what}: of version {number}; this release knows version {version}"
             )

@@ -19,7 +19,7 @@ from octavo.files.door.disk import Disk
 from octavo.files.errors import Busy, Corruption, Misuse, OctavoError
 from octavo.files.jobs import ledger_files
 from octavo.files.journal import cdb, journal_names, record
-from octavo.files.journal.journal_names import LOG, SEALED, when_sealed
+from octavo.files.journal.journal_names import LOG, SEALED
 from octavo.files.journal.sparse_offsets import cut
 from octavo.files.ledger import ledger_key
 from octavo.files.messages import messages_of
@@ -36,6 +36,7 @@ from octavo.manifest import (
 from octavo.manifest.journal_manifest import JournalEntry, JournalManifest
 from octavo.manifest.ledger_entry import LedgerEntry
 from octavo.manifest.ledger_manifest import LedgerManifest
+from octavo.manifest.level_sizes import MAX_FILE_BYTES, MAX_FILE_ROWS
 from octavo.manifest.published import Counted, Published
 from octavo.manifest.same_store import Folders
 from octavo.manifest.snapshot_draft import SIDE, Draft
@@ -48,8 +49,6 @@ DAMAGED = 4
 opened."""
 OFFSETS = ".offsets"
 _SAME_BYTES = 64 << 10
-_SIDE_ROWS = 1 << 18
-_SIDE_BYTES = 64 << 20
 _LARGER = 4
 """A side file stays if it has so many times as many records as are newer."""
 
@@ -258,11 +257,8 @@ def _tails(disk: Disk, directory: str, found: Manifests) -> list[str]:
         adoption.may_belong(disk, directory, there, manifest, found.journal_epoch, loaded)
     ):
         who = journal_names.identity(name)
-        if who is None or who[0] <= last:
-            continue
-        if name.endswith(LOG) and when_sealed(name) in there:
-            continue
-        out.append(name)
+        if who is not None and who[0] > last and not journal_names.is_sealed_too(name, there):
+            out.append(name)
     return out
 
 
@@ -429,13 +425,11 @@ def _side_files(
         tables.append(taken.table)
     if not parts:
         return []
-    result = ledger_files.level_zero(
+    made = ledger_files.level_zero(
         disk, b"".join(tables), journal=draft.path, ledger=draft.path, stem=f"{SIDE}-{draft.id}",
-        parts=parts, max_rows=_SIDE_ROWS, max_bytes=_SIDE_BYTES,
+        parts=parts, max_rows=MAX_FILE_ROWS, max_bytes=MAX_FILE_BYTES,
     )  # fmt: skip
-    if result["damaged"]:
-        raise Corruption(draft.journal, 0, f"{result['damaged'][0]}: repair the store")
-    return [LedgerEntry.of_job(row) for row in result["files"]]
+    return draft.side_files(made)
 
 
 def _uncounted(identity: dict[str, object]) -> dict[int, Counted]:

@@ -13,7 +13,7 @@ from octavo.files.door.disk import Disk
 from octavo.files.door.unreadable import refuse_unreadable
 from octavo.files.errors import Corruption
 from octavo.files.journal import cdb, record
-from octavo.files.journal.journal_names import LOG, SEALED, identity, when_sealed
+from octavo.files.journal.journal_names import LOG, SEALED, identity, is_sealed_too
 from octavo.files.journal.runs import Run
 from octavo.files.journal.sparse_offsets import SPARSE_BELOW, SparseOffsets
 from octavo.files.kernels.arrays import np
@@ -86,7 +86,7 @@ def find_tails(
         if who is None:
             continue
         base, seed = who
-        if name.endswith(LOG) and when_sealed(name) in names:
+        if is_sealed_too(name, names):
             # A rename that a power cut left half done: one file under both names, sealed and
             # durable before the new one was given.
             disk.unlink(f"{directory}/{name}")
@@ -264,14 +264,7 @@ def _records(
             f"{path}: a batch of {of} is not whole ({len(there)} are there): dropped"
         )
     damages, ahead = _without_what_is_ahead(damages, buffer)
-    torn: list[str] = []
-    for damage in damages:
-        where, size = f"{path} at offset {damage.start}", damage.end - damage.start
-        if damage.end < length:
-            found.damaged(f"{where}: {size} bytes damaged ({damage.what}) and skipped")
-        else:
-            how = "of a write, or a sealing, that broke off"
-            torn.append(f"{where}: torn tail of {size} bytes cut: {how}")
+    torn = _told(damages, path, length, found)
     if broken:
         # They are gone for ever; a number that is not there gets an empty range.
         kept = [at for at, number in enumerate(numbers) if number not in broken]
@@ -302,6 +295,19 @@ class _Batches:
     def not_whole(self) -> Iterator[tuple[int, list[int]]]:
         """The lengths of those that lack a record, with the numbers that are there."""
         return ((of, there) for _, of, there in self.groups if len(there) != of)
+
+
+def _told(damages: list[cdb.Damage], path: str, length: int, found: Found) -> list[str]:
+    """Tell of the damages of a file of so many bytes; returns notes about what its end lacks."""
+    torn: list[str] = []
+    for damage in damages:
+        where, size = f"{path} at offset {damage.start}", damage.end - damage.start
+        if damage.end < length:
+            found.damaged(f"{where}: {size} bytes damaged ({damage.what}) and skipped")
+        else:
+            how = "of a write, or a sealing, that broke off"
+            torn.append(f"{where}: torn tail of {size} bytes cut: {how}")
+    return torn
 
 
 def _without_what_is_ahead(

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
 from octavo.files.door.disk import Disk
 from octavo.files.errors import Corruption
-from octavo.files.journal.journal_names import LOG, when_sealed
+from octavo.files.journal.journal_names import by_either_name
 from octavo.manifest import published
 from octavo.manifest.journal_manifest import JournalManifest
-from octavo.manifest.ledger_manifest import LedgerManifest
+from octavo.manifest.ledger_manifest import LedgerEntry, LedgerManifest
 from octavo.manifest.published import MAKING, SNAPSHOTS, Counted, Published
 from octavo.manifest.store_identity import IDENTITY
 
@@ -47,18 +48,23 @@ class Draft:
     def link_journal(self, name: str) -> str:
         """Link a journal file into the draft. Returns its present name: an unsealed one may have
         been sealed meanwhile. Raises FileNotFoundError where it was compacted away."""
-        try:
+
+        def linked(name: str) -> str:
             self._link(f"{self.journal}/{name}", name)
-        except FileNotFoundError:
-            if not name.endswith(LOG):
-                raise
-            name = when_sealed(name)
-            self._link(f"{self.journal}/{name}", name)
-        return name
+            return name
+
+        return by_either_name(name, linked)
 
     def link_side(self, path: str, name: str) -> None:
         """Link a side file of the snapshot at ``path`` into the draft. Raises FileNotFoundError."""
         self._link(f"{path}/{name}", name)
+
+    def side_files(self, made: dict[str, Any]) -> list[LedgerEntry]:
+        """The entries of side files, by what the job that made them here (level_zero) says. Raises
+        Corruption where it had to leave out a record."""
+        if made["damaged"]:
+            raise Corruption(self.journal, 0, f"{made['damaged'][0]}: repair the store")
+        return [LedgerEntry.of_job(row) for row in made["files"]]
 
     def _link(self, source: str, name: str) -> None:
         if name not in self._there:

@@ -119,7 +119,7 @@ class JournalLook:
             who = journal_names.identity(name)
             if who is None or manifest.find(who[0]) is not None:
                 continue
-            if name.endswith(journal_names.LOG) and journal_names.when_sealed(name) in names:
+            if journal_names.is_sealed_too(name, names):
                 continue
             if name.endswith(journal_names.SEALED):
                 self._settled = False  # the manifest will tell of it soon
@@ -219,10 +219,7 @@ class JournalLook:
 
     def _sync(self, path: str) -> None:
         with unsynced.marking(self._disk, self._folder):
-            try:
-                self._disk.sync_file(path)
-            except FileNotFoundError:
-                self._disk.sync_file(journal_names.when_sealed(path))
+            journal_names.by_either_name(path, self._disk.sync_file)
             if path not in self._named:  # its owner may never have made its name durable
                 self._disk.sync_dir(self._folder)
                 self._named.add(path)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from logging import Logger, LoggerAdapter
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
+
+from octavo.actors.file_actor import FileActor
 
 if TYPE_CHECKING:
-    from octavo.actors.journal_file import JournalFile
-    from octavo.actors.ledger_file import LedgerFile
     from octavo.manifest.register import SnapshotRegister
 
-File = TypeVar("File", "JournalFile", "LedgerFile")
 
-
-class DeletePending(Generic[File]):
+class DeletePending:
     """The pending files of the ledger or of the journal; used in the turn of the actor that has
     them."""
 
@@ -25,8 +23,8 @@ class DeletePending(Generic[File]):
         self._register = register
         self._remove = remove
         self._log = log
-        self.replaced: list[File] = []  # the Bookie's view may still have these
-        self.waiting: list[tuple[int, File]] = []  # (gone since generation, file), ascending
+        self.replaced: list[FileActor] = []  # the Bookie's view may still have these
+        self.waiting: list[tuple[int, FileActor]] = []  # (gone since generation, file), ascending
 
     def retire(self, generation: int) -> None:
         """Have the replaced files wait for the views before ``generation``; later views do without
@@ -34,7 +32,7 @@ class DeletePending(Generic[File]):
         old ones. If the Bookie was not told in time, the next call has them wait."""
         gone, self.replaced = self.replaced, []
         for file in gone:
-            file.actor_ref.call(type(file).replace)
+            file.actor_ref.call(FileActor.replace)
             self.waiting.append((generation, file))
 
     def sweep(self) -> int:
@@ -49,7 +47,7 @@ class DeletePending(Generic[File]):
         while self.waiting and not self._register.needed(self.waiting[0][0]):
             _, file = self.waiting.pop(0)
             try:
-                file.actor_ref.call(type(file).delete, self._remove)
+                file.actor_ref.call(FileActor.delete, self._remove)
             except OSError as error:
                 self._log.warning("%s is left for the next start to remove: %s", file.path, error)
             file.actor_ref.stop()

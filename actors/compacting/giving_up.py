@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from octavo.files.errors import AskTimeout, Misuse, OctavoError, StorageFull
 from octavo.files.messages import messages_of
 
 if TYPE_CHECKING:
-    from octavo.actors.journal_file import JournalFile
-    from octavo.actors.ledger_file import LedgerFile
+    from octavo.actors.file_actor import FileActor
     from octavo.files.door.disk import Disk
 
-File = TypeVar("File", "JournalFile", "LedgerFile")
 log = messages_of("octavo.disk")
 
 
@@ -26,7 +24,7 @@ def for_certain(error: BaseException) -> bool:
 
 
 @contextmanager
-def named_or_gone(files: Sequence[File], names: Callable[[], Iterable[str]]) -> Iterator[None]:
+def named_or_gone(files: Sequence[FileActor], names: Callable[[], Iterable[str]]) -> Iterator[None]:
     """A context in which a manifest comes to name these files; ``names`` returns what it names. If
     it fails, the actors of those not named stop, and the files are removed, unless the change may
     be in the log and take effect after a crash."""

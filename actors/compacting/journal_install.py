@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from octavo.actors.file_actor import FileActor
 from octavo.actors.inker import Inker
 from octavo.actors.journal_file import JournalFile
 from octavo.actors.penciller import Penciller
@@ -48,7 +49,7 @@ def replace_files(
     return gone
 
 
-def remove_left(inker: Inker, waiting: Sequence[JournalFile], arguments: Mapping[str, Any]) -> None:
+def remove_left(inker: Inker, waiting: Sequence[FileActor], arguments: Mapping[str, Any]) -> None:
     """Remove what a killed worker left of a job: its scratch file, and files within the sqns of its
     run that are neither named by the manifest nor ``waiting``. In no turn."""
     disk, directory = inker.disk, inker.directory

@@ -28,7 +28,7 @@ def work(clerk: InkerClerk) -> None:
     if clerk.closing:
         return
     inker = clerk.inker.actor
-    published.sweep(inker.disk, inker.directory.removesuffix("/journal"), clerk.clock_ms())
+    published.sweep(inker.disk, inker.store, clerk.clock_ms())
     if clerk.unasked(_best):
         clerk.actor_ref.send(work)
 

@@ -108,8 +108,7 @@ def _backed_up(
     began = time.monotonic()
     disk = running.disk
     target = destination(disk, running.identity, running.path, path)
-    lock = locked(disk, f"{target}/{LOCK}")
-    try:
+    with locked(disk, f"{target}/{LOCK}"):
         if target == path:
             done = _filled(running, target, ledger, copy, progress)
         else:
@@ -118,8 +117,6 @@ def _backed_up(
                 remove_all_in(disk, target, but=LOCK)
                 done = _filled(running, target, ledger, copy, progress)
                 give_name(disk, path)
-    finally:
-        lock.release()
     progress("done", 1, 1)
     return replace(done, path=path, seconds=time.monotonic() - began)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from collections.abc import Iterable, Iterator
 
 from octavo.actors.keeping.linking import remove_all_in
@@ -124,7 +123,7 @@ def lines(
     Raises Misuse if it is no backup of this store.
     """
     line = "" if who.backup is None else who.backup.id
-    new = BackupOf(f"{secrets.randbits(128):032x}", line, 0)
+    new = BackupOf(identities.new_id(), line, 0)
     if not disk.exists(f"{target}/{IDENTITY}"):
         return None, new
     found = identities.read(disk, target).backup

@@ -4,7 +4,7 @@ back."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from octavo.files.door.disk import Disk
 from octavo.files.errors import Corruption, HistoryCompacted, UnsupportedFormat
@@ -15,6 +15,9 @@ from octavo.files.kernels.arrays import np, npt
 from octavo.files.kernels.byte_strings import Ints
 from octavo.files.wall_clock import utc
 
+if TYPE_CHECKING:
+    from octavo.actors.keeping.restoring import SourceFile
+
 _RECORDS = 1 << 14
 """So many records are looked at together."""
 _LAST_MS = (1 << 64) - 1
@@ -23,27 +26,8 @@ Moments: TypeAlias = "npt.NDArray[np.uint64]"
 """Write times, ms UTC."""
 
 
-class JournalPart(Protocol):
-    """A journal file, and where its records stand."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def base(self) -> int: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def offsets(self) -> Sequence[int]: ...
-    @property
-    def last(self) -> int: ...
-    @property
-    def latest_ms(self) -> int:
-        """The latest write time of the records that compaction left there or dropped; 0 if the file
-        was never compacted."""
-
-
 def last_at(
-    disk: Disk, directory: str, files: Sequence[JournalPart], time_ms: int
+    disk: Disk, directory: str, files: Sequence[SourceFile], time_ms: int
 ) -> tuple[int, list[str]]:
     """Return the sqn before the first record, in the order of sqns, that was written later than a
     moment; and notes about records after it that were not written later.
@@ -56,7 +40,7 @@ def last_at(
     found = max((file.last for file in files), default=0)
     begun, later_ms, behind = False, 0, 0
     for file in files:
-        for sqns, times in _written(disk, f"{directory}/{file.name}", file):
+        for sqns, times in _written(disk, file):
             if not begun:
                 late = np.flatnonzero(times > moment)
                 if not len(late):
@@ -83,9 +67,9 @@ def last_at(
     return found, [told]
 
 
-def _written(disk: Disk, path: str, file: JournalPart) -> Iterator[tuple[Ints, Moments]]:
+def _written(disk: Disk, file: SourceFile) -> Iterator[tuple[Ints, Moments]]:
     """Yield (sqns, write times) of a file's records, some at a time."""
-    view = memoryview(disk.map(path))
+    path, view = file.path, memoryview(disk.map(file.path))
     numbers, starts = columns_of(file.offsets)
     for low in range(0, len(numbers), _RECORDS):
         some = numbers[low : low + _RECORDS]

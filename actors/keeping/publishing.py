@@ -43,7 +43,7 @@ def publish(
     files meanwhile. Raises Misuse (for the name), SnapshotExpired, StorageFull, StorageFailed,
     Corruption."""
     inker: Inker = bookie.inker
-    disk, store = inker.disk, inker.directory.removesuffix("/journal")
+    disk, store = inker.disk, inker.store
     with bookie.publishing:
         now_ms = bookie.clock_ms()
         try:
@@ -157,9 +157,9 @@ def _with_side_files(
     """Write what the view has in memory as files of level zero; returns the view's ledger with
     them."""
     parts, offsets = stretches(JournalView.of(files), view.ledger.persisted_sqn, sqn)
-    added = []
+    added: list[LedgerEntry] = []
     if parts and bookie.clerk is not None:
-        result = bookie.clerk.actor.runner.run(
+        made = bookie.clerk.actor.runner.run(
             "level_zero",
             offsets,
             journal=draft.path,
@@ -169,9 +169,7 @@ def _with_side_files(
             max_rows=MAX_FILE_ROWS,
             max_bytes=MAX_FILE_BYTES,
         )
-        if result["damaged"]:
-            raise Corruption(draft.journal, 0, f"{result['damaged'][0]}: repair the store")
-        added = [LedgerEntry.of_job(row) for row in result["files"]]
+        added = draft.side_files(made)
     return view.ledger.edit(added, persisted_sqn=sqn)
 
 

@@ -7,7 +7,6 @@ by the next one, which ends in the same state and reports the same losses (lost_
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,7 +24,7 @@ from octavo.actors.keeping.whole_records import (
     read_whole,
     records_of,
 )
-from octavo.actors.opening.identity import Identity, read, write
+from octavo.actors.opening.identity import Identity, new_id, read, write
 from octavo.actors.progress import Progress, untold
 from octavo.files.door.disk import TEMPORARY_SUFFIX, Disk, refuse_links
 from octavo.files.door.unreadable import Unreadable, refuse_unreadable
@@ -174,7 +173,7 @@ def _identity(
         why = str(wrong)
         _put_aside(disk, path, IDENTITY, done)
     head_only = is_head_only(disk, path, files)
-    made = Identity(f"{secrets.randbits(128):032x}", "head_only" if head_only else "standard")
+    made = Identity(new_id(), "head_only" if head_only else "standard")
     write(disk, path, made)
     done.notes.append(
         f"{path}/{IDENTITY}: {why}; it was written anew, with another id"

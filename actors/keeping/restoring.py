@@ -53,7 +53,7 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class SourceFile:
     """A journal file of the source."""
 
     name: str
@@ -64,7 +64,8 @@ class _File:
     path: str
     entry: JournalEntry | None = None  # None: it is not sealed
     origin: cdb.Origin | None = None  # None: it was never compacted
-    latest_ms: int = 0  # the latest write time of what it has or, before compaction, had
+    latest_ms: int = 0
+    """The latest write time of what it has or, before compaction, had; 0: never compacted."""
 
     @property
     def offsets(self) -> Sequence[int]:
@@ -84,7 +85,7 @@ class _Source:
     identity: identities.Identity
     journal: JournalManifest
     ledger: LedgerManifest
-    files: Sequence[_File]  # in order
+    files: Sequence[SourceFile]  # in order
     notes: Sequence[str]
 
     @property
@@ -103,20 +104,16 @@ def restore_on(
         raise Misuse(f"path={path!r} is inside the backup; name a directory outside it")
     refuse_taken(disk, path, "name a new one")
     identity = identities.read(disk, backup)
-    lock = locked(disk, f"{backup}/{LOCK}", to_read=True)
-    try:
+    with locked(disk, f"{backup}/{LOCK}", to_read=True):
         source = _source(disk, backup, identity)
         upto, told = _upto(source, sqn, time_ms)
-        with room_for(f"store restored at {path}"):
-            alone = _begun(disk, path + PARTIAL)
-        try:
-            with none_left(disk, path), room_for(f"store restored at {path}"):
-                done = _made(source, path + PARTIAL, upto, copy)
-                give_name(disk, path)
-        finally:
-            alone.release()
-    finally:
-        lock.release()
+        with (
+            room_for(f"store restored at {path}"),
+            _begun(disk, path + PARTIAL),
+            none_left(disk, path),
+        ):
+            done = _made(source, path + PARTIAL, upto, copy)
+            give_name(disk, path)
     return Restored(
         path, upto, done.linked, done.bytes_linked, done.bytes_copied, (*source.notes, *told)
     )  # fmt: skip
@@ -199,7 +196,7 @@ def _made(source: _Source, target: str, upto: int, copy: bool) -> Linked:
     epoch = adoption.youngest(disk, f"{target}/journal", [entry.name for entry in entries]) + 1
     for folder, snapshot in (("journal", journal.encode()), ("ledger", ledger.encode())):
         ChangeLog.begin(disk, f"{target}/{folder}/manifest", epoch, snapshot).close()
-    who = replace(source.identity, id=f"{secrets.randbits(128):032x}", backup=None)
+    who = replace(source.identity, id=identities.new_id(), backup=None)
     identities.write(disk, target, who)
     return done
 
@@ -244,7 +241,7 @@ def _files(
     epoch: int,
     trimmed: int,
     loaded: frozenset[int],
-) -> tuple[list[_File], list[str]]:
+) -> tuple[list[SourceFile], list[str]]:
     """The journal's files in order, and the notes made when unsealed ones were scanned."""
     directory = f"{backup}/journal"
     names = set(disk.listdir(directory))
@@ -264,14 +261,16 @@ def _files(
         latest = 0 if origin is None else trailer.last_ms
         base = entry.base_sqn
         last = base + trailer.count - 1
-        files.append(_File(entry.name, base, entry.seed, last, disk, path, entry, origin, latest))
+        files.append(
+            SourceFile(entry.name, base, entry.seed, last, disk, path, entry, origin, latest)
+        )
     others = adoption.may_belong(disk, directory, names, manifest, epoch, loaded)
     found = recovery.find_tails(disk, directory, manifest, above=1 << 63, but=names - others)
     sealed = [name for name in others if name.endswith(journal_names.SEALED)]
     if any(adoption.of_newer(disk, directory, name, manifest, trimmed) for name in sealed):
         raise _earlier(backup)
     files += [
-        _File(t.name, t.base_sqn, t.seed, t.last_sqn, t.offsets, f"{directory}/{t.name}")
+        SourceFile(t.name, t.base_sqn, t.seed, t.last_sqn, t.offsets, f"{directory}/{t.name}")
         for t in found.tails
     ]
     return sorted(files, key=lambda file: file.base), found.notes
@@ -288,7 +287,7 @@ def _complete_from(source: _Source, newest: int) -> int:
     return min(found, newest)
 
 
-def _cut(source: _Source, target: str, file: _File, upto: int, done: Linked) -> JournalEntry:
+def _cut(source: _Source, target: str, file: SourceFile, upto: int, done: Linked) -> JournalEntry:
     """Write a file's records up to an sqn to a new sealed file. Nothing of it was ever dropped, or
     the state would not be whole (``_complete_from``): so only its records' write times count.
     Raises Misuse if the sqn is inside a batch."""

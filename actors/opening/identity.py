@@ -23,6 +23,11 @@ JOURNAL_MANIFEST = "journal/manifest"
 LOST = f"; if it is a store that lost its file {IDENTITY}, repair it"
 
 
+def new_id() -> str:
+    """An id that no other store has, and no backup."""
+    return f"{secrets.randbits(128):032x}"
+
+
 class BackupOf(NamedTuple):
     """Which backup a directory is."""
 
@@ -114,7 +119,7 @@ def _new(path: str, options: Options) -> Identity:
     mode = options.mode or "standard"
     if options.lookup is not None and mode != HEAD_ONLY:
         raise Misuse(f"lookup={options.lookup} is for a store with mode={HEAD_ONLY!r}")
-    found = Identity(f"{secrets.randbits(128):032x}", mode, options.lookup is not False)
+    found = Identity(new_id(), mode, options.lookup is not False)
     _checked_tags(found, options)
     return found
 

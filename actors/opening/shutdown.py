@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from pykka import ActorRegistry
 
+from octavo.actors.file_actor import FileActor
 from octavo.actors.inker import Inker
-from octavo.actors.journal_file import JournalFile
-from octavo.actors.ledger_file import LedgerFile
 from octavo.actors.penciller import Penciller
 from octavo.files.errors import AskCycle, Closed
 from octavo.files.lifecycle import IllegalEvent
@@ -107,7 +106,7 @@ def ended(refs: Iterable[Ref[Any]], open_files: OpenFiles) -> None:
     open_files.closed = True  # whoever still reads gets Closed, and opens nothing again
     for left in ActorRegistry.get_all():
         file = getattr(left, "actor", None)  # None: the program's own pykka actor
-        if isinstance(file, (JournalFile, LedgerFile)) and file.open_files is open_files:
+        if isinstance(file, FileActor) and file.open_files is open_files:
             left.stop(timeout=inf)  # before close(): it may be about to be sealed
             with suppress(IllegalEvent):  # a file that was not begun yet has nothing open
                 file.close()

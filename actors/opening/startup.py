@@ -257,34 +257,28 @@ class _Opening:
             file.opened_sealed(missing=entry.name not in there)
             files.append(file)
         for tail in tails[len(entered) :]:
-            if tail.sealed:
-                file = started_file(inker, tail.name, tail.base_sqn, tail.seed)
-                file.opened_sealed()
-                file.entry = self._sealed_entry(tail)
-                inker.unsealed.append(file)
-                files.append(file)
-                continue
-            if len(tail.offsets) == 1:
+            if len(tail.offsets) == 1 and not tail.sealed:
                 self.disk.unlink(f"{directory}/{tail.name}")
-                continue
-            apart = made_ours(self.disk, f"{directory}/{tail.name}", closed=begun.clean)
-            goes_on = (
-                tail is tails[-1]
-                and begun.clean
-                and not tail.damaged
-                and resumes(tail.offsets)
-                and apart
-            )
-            file = started_file(inker, tail.name, tail.base_sqn, tail.seed)
-            if goes_on:
-                file.resume(tail.offsets, tail.length)
-                inker.active = file
             else:
-                file.recovered(tail.offsets, tail.length)
-                inker.unsealed.append(file)
-            files.append(file)
+                files.append(self._tail_file(inker, tail, tail is tails[-1], begun.clean))
         inker.begin(JournalView.of(files), begun.following)
         return ref
+
+    def _tail_file(self, inker: Inker, tail: recovery.Tail, last: bool, clean: bool) -> JournalFile:
+        """Start a file that the manifest does not name: to be written on, sealed, or entered."""
+        file = started_file(inker, tail.name, tail.base_sqn, tail.seed)
+        if tail.sealed:
+            file.opened_sealed()
+            file.entry = self._sealed_entry(tail)
+        else:
+            apart = made_ours(self.disk, file.path, closed=clean)
+            if last and clean and not tail.damaged and resumes(tail.offsets) and apart:
+                file.resume(tail.offsets, tail.length)
+                inker.active = file
+                return file
+            file.recovered(tail.offsets, tail.length)
+        inker.unsealed.append(file)
+        return file
 
     def _sealed_entry(self, tail: recovery.Tail) -> JournalEntry:
         """The manifest's entry for a file that was sealed, but not yet entered."""

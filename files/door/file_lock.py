@@ -23,7 +23,8 @@ from operator import attrgetter, call, contains
 from typing import TYPE_CHECKING, TypeAlias
 
 from octavo.files.door.belonging import hand_over
-from octavo.files.door.open_file import closer, open_apart, open_regular
+from octavo.files.door.names import directory_of
+from octavo.files.door.open_file import closer, open_directory, open_regular
 from octavo.files.errors import READ_ONLY, StoreLocked, refused
 from octavo.files.unbroken import unbroken
 
@@ -59,7 +60,8 @@ _through: Callable[[Iterator[object], object], bool] = contains  # type: ignore[
 
 
 class FileLock:
-    """An exclusive lock, held until ``release`` or until this object is gone."""
+    """An exclusive lock, held until ``release``, the end of its ``with``, or until this object is
+    gone."""
 
     __slots__ = ("__weakref__", "_release", "_stands", "path", "workers")
 
@@ -98,6 +100,12 @@ class FileLock:
             self._release()
         finally:
             self._release()  # the steps that are left, if one of them failed
+
+    def __enter__(self) -> FileLock:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
     __del__ = property(attrgetter("_release"))
     """Runs no Python code, in which a Ctrl-C could be lost, and leave the file locked."""
@@ -138,7 +146,7 @@ def lock_file(path: str, flags: int = os.O_RDWR | os.O_CREAT) -> FileLock:
                 os.close(fd)
                 raise
             lock = _keep(path, fd, directory)
-            hand_over(fd, os.path.dirname(path) or ".")
+            hand_over(fd, directory_of(path))
             # A hint for people; on a full disk, or a read-only one, the lock must work without it.
             with contextlib.suppress(OSError):
                 os.ftruncate(fd, 0)
@@ -214,7 +222,7 @@ def _lock_alone(fd: int) -> None:
 
 def _without_workers(path: str) -> int:
     """Lock the directory, once the workers of whoever held ``path`` before have left."""
-    fd = open_apart(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)
+    fd = open_directory(directory_of(path))
     deadline = time.monotonic() + _LONGEST_WAIT
     try:
         while True:
@@ -235,8 +243,8 @@ def _without_workers(path: str) -> int:
 
 def _shared_directory(path: str) -> int:
     """Lock the directory of ``path``, as one of many that only read."""
-    directory = os.path.dirname(path) or "."
-    fd = open_apart(directory, os.O_RDONLY | os.O_DIRECTORY)
+    directory = directory_of(path)
+    fd = open_directory(directory)
     try:
         _flock(fd, fcntl.LOCK_SH)
     except BaseException as error:
@@ -266,7 +274,7 @@ def _keep(path: str, fd: int, *directory: int) -> FileLock:
         # and it takes no memory.
         release = partial(_through, map(call, steps), token)
         _held[token] = (fd, *directory), steps
-        stands = partial(_stands, os.path.dirname(path) or ".", token)
+        stands = partial(_stands, directory_of(path), token)
         return FileLock(path, release, directory[0] if directory else None, stands)
     except BaseException:  # for want of memory: the caller gets no lock, so none is kept
         if release is not None:

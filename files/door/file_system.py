@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 
 from octavo.files.door.mounts import file_system_of
-from octavo.files.door.open_file import OPEN_FLAGS, naming, sync_directory
+from octavo.files.door.open_file import OPEN_FLAGS, naming, open_directory, sync_directory
 from octavo.files.errors import Misuse
 
 PROBE_PREFIX = ".octavo-probe-"
@@ -110,7 +110,7 @@ def _maps(fd: int) -> bool:
 
 
 def _syncs(path: str) -> bool:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = open_directory(path)
     try:
         with naming(path):
             sync_directory(fd)

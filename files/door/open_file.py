@@ -239,7 +239,7 @@ def moved_apart(fd: int) -> int:
 
 
 def open_directory(path: str) -> int:
-    """A descriptor of a directory, to sync it."""
+    """A descriptor of a directory, to sync or to lock it."""
     return open_apart(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 

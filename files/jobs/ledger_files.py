@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from mmap import mmap
 from typing import Any
 
 from octavo.files.door.disk import Disk
@@ -20,16 +19,6 @@ from octavo.files.ledger.rows import Rows
 def _names(stem: str) -> Callable[[], str]:
     numbers = itertools.count()
     return lambda: f"{stem}-{next(numbers):04x}.sst"
-
-
-def _journal_file(disk: Disk, path: str) -> mmap | bytes:
-    """The map of a journal file, which may have been sealed, and so renamed, meanwhile."""
-    try:
-        return disk.map(path)
-    except FileNotFoundError:
-        if not path.endswith(journal_names.LOG):
-            raise
-        return disk.map(journal_names.when_sealed(path))
 
 
 def level_zero(
@@ -82,7 +71,7 @@ def level_zero_rows(
         at += 0 if numbers is None else len(numbers)
         table = tables[at : at + part["count"] + 1]
         at += len(table)
-        buffer = _journal_file(disk, f"{journal}/{part['name']}")
+        buffer = journal_names.by_either_name(f"{journal}/{part['name']}", disk.map)
         view = memoryview(buffer)
         if numbers is None:
             found = _rows_of(view, table, part, without_tags, damaged)

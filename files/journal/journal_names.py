@@ -4,8 +4,12 @@ hexadecimal digits each, with an ending that says whether they are sealed."""
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable, Container
+from typing import TypeVar
 
 from octavo.files.door.disk import TEMPORARY_SUFFIX
+
+T = TypeVar("T")
 
 LOG = ".log"
 SEALED = ".cdb"
@@ -34,6 +38,22 @@ def identity(name: str) -> tuple[int, int] | None:
 def when_sealed(name: str) -> str:
     """The name, or path, that a journal file of this one has once it is sealed."""
     return name.removesuffix(LOG).removesuffix(SEALED) + SEALED
+
+
+def is_sealed_too(name: str, names: Container[str]) -> bool:
+    """Whether a file that is not sealed has its sealed name among these, too."""
+    return name.endswith(LOG) and when_sealed(name) in names
+
+
+def by_either_name(path: str, call: Callable[[str], T]) -> T:
+    """What ``call`` returns for a journal file's name, or path, or else for the one it has once it
+    is sealed: that may have happened since the first one was found. Raises what ``call`` does."""
+    try:
+        return call(path)
+    except FileNotFoundError:
+        if not path.endswith(LOG):
+            raise
+        return call(when_sealed(path))
 
 
 def scratch_name() -> str:

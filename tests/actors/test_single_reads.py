@@ -11,7 +11,7 @@ import pytest
 from whole_store import opened, rolled
 
 from octavo.actors.journal_file import JournalFile
-from octavo.actors.open_files import Called, OpenFiles
+from octavo.actors.open_files import OpenFiles
 from octavo.files.journal import cdb
 
 SEED = int(os.environ.get("OCTAVO_SEED", "20261126"))
@@ -103,7 +103,7 @@ def test_a_wrong_end_in_the_table_takes_no_more_memory_than_the_file_has(
     lengths: list[int] = []
     read = OpenFiles.read
 
-    def noted(self: OpenFiles, file: Called, at: int, length: int) -> bytes:
+    def noted(self: OpenFiles, file: JournalFile, at: int, length: int) -> bytes:
         lengths.append(length)
         return read(self, file, at, length)
 

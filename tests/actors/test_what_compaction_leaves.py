@@ -114,7 +114,7 @@ def test_a_file_whose_deletion_was_broken_off_stands_in_the_way_of_no_other() ->
             raise MemoryError
 
     log = messages_of("octavo.test")
-    pending = DeletePending[LedgerFile](SnapshotRegister(Clock()), no_memory_at_first, log)
+    pending = DeletePending(SnapshotRegister(Clock()), no_memory_at_first, log)
     pending.replaced += files
     pending.retire(1)
     with pytest.raises(MemoryError):

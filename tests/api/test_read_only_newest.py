@@ -89,7 +89,7 @@ def test_it_is_what_opening_again_gives(
 ) -> None:
     print(f"OCTAVO_SEED={SEED}")
     rng = random.Random(SEED + number)
-    monkeypatch.setattr(pinning, "_SIDE_ROWS", rows)
+    monkeypatch.setattr(pinning, "MAX_FILE_ROWS", rows)
     monkeypatch.setattr(pinning, "_LARGER", 1)
     if not linked:
         refuse_links(monkeypatch)

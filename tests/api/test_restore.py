@@ -82,7 +82,7 @@ def test_no_file_is_compared_with_all_others(
 ) -> None:
     # With thousands of files that was most of what a restore takes.
     compared = Mock(return_value=False)
-    monkeypatch.setattr(restored._File, "__eq__", compared)
+    monkeypatch.setattr(restored.SourceFile, "__eq__", compared)
     octavo.restore(backup, tmp_path / "restored", sqn=600)
     assert not compared.called
 

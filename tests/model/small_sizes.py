@@ -119,7 +119,7 @@ SIZES: dict[str, tuple[int, ...]] = {
     "files.kernels.byte_strings _BLOCK_BYTES": (64, 1 << 20),
     "manifest.small_files FEW_SMALL": (2, 4, 32),
     "manifest.small_files MANY_SMALL": (4, 9, 128),
-    "manifest.pinning _SIDE_ROWS": (5, 1 << 18),
+    "manifest.pinning MAX_FILE_ROWS": (5, 1 << 18),
     "agreement STEP": (3, 1024),
     "verify STEP": (5, 1024),
     "verify MOST_KEYS": (300, 2 << 20),
