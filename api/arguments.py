@@ -176,16 +176,16 @@ def to_put(
     expiry = 0
     if ttl is not None or expires_at is not None:
         expiry = to_expiry(ttl, expires_at, now_ms())
-    number = tags.number(tag)
+    number, kept = tags.number(tag), to_metadata(metadata)
     if functions is not None:
-        if functions.metadata is not None and type(metadata) is bytes and not metadata:
-            metadata = derived_metadata(tag, functions.metadata, whole, stored)
+        if functions.metadata is not None and not kept:
+            kept = derived_metadata(tag, functions.metadata, whole, stored)
         if functions.index is not None:
             if edit is not None:
                 raise Misuse(f"index: type {tag!r} derives its entries from the values")
             if index is None:
                 packed = derived_index(tag, functions.index, whole, stored)
-    fields = PUT, number, bucket, whole, stored, expiry, to_metadata(metadata), packed
+    fields = PUT, number, bucket, whole, stored, expiry, kept, packed
     return _made(Operation, fields), edit
 
 

@@ -32,7 +32,8 @@ class Change:
 
     ``sqn``: Its sequence number.
     ``kind``: "put", "delete", or "delta": all but the value of a put that was replaced since, which
-        the strategy "retain" keeps; only in a journal that was compacted.
+        the strategy "retain" keeps; only in a journal that was compacted. There a put that was to
+        expire may be left as a "delete" of its key.
     ``bucket``: Name of its bucket.
     ``key``: Its key.
     ``value``: The value of a put; None for a delete and a delta.

@@ -14,7 +14,8 @@ class IndexEdit:
 
     ``add`` and ``remove``: {field: term or iterable of terms}, terms as for a put. ``remove`` is
     applied before ``add``; None as the terms there removes the whole field. Applied when the put
-    happens, to the entries of the version that it replaces. Raises Misuse.
+    happens, to the entries of the version that it replaces. A type with an ``index`` function takes
+    none. Raises Misuse.
     """
 
     def __init__(

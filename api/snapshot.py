@@ -233,9 +233,10 @@ class Snapshot(SnapshotBucket[bytes, Head], Closing):  # type: ignore[misc]  # a
     """The whole store as it was at one sequence number; itself its default bucket.
 
     Taking one copies nothing, and later writes do not change it. It holds the files it needs until
-    it is closed (by ``with``, by ``close()``, or by garbage collection) or its lease runs out; then
-    reads raise SnapshotExpired. Reads do not prolong the lease, ``renew`` does. What had expired
-    when it was taken is absent; what expires later stays.
+    it is closed (by ``with`` or ``close()``) or its lease runs out; then reads raise
+    SnapshotExpired. If nothing refers to it any more, the next snapshot or scan, or some writes,
+    let go of its files. Reads do not prolong the lease, ``renew`` does. What had expired when it
+    was taken is absent; what expires later stays.
     """
 
     _OF_BUCKETS: ClassVar[type[SnapshotBucket[Any, Any]]] = SnapshotBucket

@@ -126,6 +126,7 @@ def forked(running: Running) -> None:
         "this process was forked from the store's owner: open the store here, with read_only=True "
         "while the owner has it open"
     )
+    inker._last = inker.last_sqn
     inker.active = None
     running.runner.forked()
     running.inker_clerk.actor.runner.forked()

@@ -33,9 +33,10 @@ class Tag:
     They run in the thread that puts, before anything is written; what they raise reaches the
     caller. Under the strategy "recalc" they run again over every value when the ledger is rebuilt.
 
-    ``metadata``: Given (key, value), returns the metadata of a put without ``metadata``.
+    ``metadata``: Given (key, value), returns the metadata of a put without ``metadata``, or with
+        an empty one.
     ``index``: Given (key, value), returns the whole set of index entries of a put without
-        ``index``.
+        ``index``. Such a type's puts take no IndexEdit.
     ``head``: Given (key, Head), returns what ``head`` and ``heads`` give for the key instead.
     """
 

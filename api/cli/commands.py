@@ -128,7 +128,7 @@ def cli(ctx: click.Context, verbose: int) -> None:
            repair left some, two stores differ, part of the load failed, the requested
            history is compacted away, the store is busy, a step of demo or pipeline went
            wrong, or destroy was not confirmed
-      2    the command is wrong: usage, a bad argument, no store at PATH
+      2    the command is wrong: usage, a bad argument, no store at PATH, a bad row of a load
       3    another process has the store open
       4    storage: an I/O error, a full disk, damage that stops the command
       70   a bug in Octavo

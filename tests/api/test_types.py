@@ -94,6 +94,13 @@ def test_what_a_put_is_given_comes_before_what_functions_say(tmp_path: Path) -> 
             notes.put("k", b"x", index=octavo.IndexEdit(add={"word": "y"}))
 
 
+@pytest.mark.parametrize("empty", [b"", "", bytearray(), memoryview(b"")])
+def test_metadata_that_is_empty_is_left_to_the_function(tmp_path: Path, empty: Any) -> None:
+    with opened(tmp_path / "s", tags={"note": NOTE}) as store:
+        store.bucket("b", tag="note").put("k", b"to be", metadata=empty)
+        assert store.bucket("b", tag="note").head("k") == (b"k", b"to")
+
+
 def test_an_edit_is_fine_where_no_function_says_the_index(tmp_path: Path) -> None:
     with opened(tmp_path / "s", tags={"plain": Tag(metadata=first_word)}) as store:
         plain = store.bucket("b", tag="plain")

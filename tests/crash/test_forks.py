@@ -126,6 +126,15 @@ if sys.argv[2] != "outlive":
     reader.close()
 assert not os.listdir(sys.argv[1] + "/snapshots")
 """
+NUMBERED = """
+import os, sys
+import octavo
+with octavo.open(sys.argv[1]) as store:
+    store.put("k", "v")
+    if not os.fork():
+        os._exit(store.last_sqn)
+    assert os.waitstatus_to_exitcode(os.wait()[1]) == store.last_sqn == 1
+"""
 WARNED = """
 import os, sys
 import octavo
@@ -240,6 +249,10 @@ def test_what_is_asked_of_a_store_no_child_of_its_owner_answers(tmp_path: Path) 
 @pytest.mark.parametrize("child", ["exit", "close", "drop", "outlive"])
 def test_what_a_process_reads_is_not_removed_by_its_child(tmp_path: Path, child: str) -> None:
     run_to_its_end([sys.executable, "-c", READING, str(tmp_path / "s"), child])
+
+
+def test_a_child_knows_the_last_number_before_the_fork(tmp_path: Path) -> None:
+    run_to_its_end([sys.executable, "-c", NUMBERED, str(tmp_path / "s")])
 
 
 def test_a_child_warns_of_no_pipes_of_the_worker(tmp_path: Path) -> None:
