@@ -214,8 +214,8 @@ def _lock_alone(fd: int) -> None:
 
 def _without_workers(path: str) -> int:
     """Lock the directory, once the workers of whoever held ``path`` before have left."""
-    fd = open_apart(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)
     deadline = time.monotonic() + _LONGEST_WAIT
+    fd = open_apart(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)
     try:
         while True:
             try:
