@@ -76,7 +76,9 @@ class PencillerClerk(TurnActor):
     def wake(self) -> None:
         """Have the clerk look for work soon. From any thread, O(1). Many calls send one message:
         whoever asks for the turn waits for one piece of work at most, not for one for each push."""
-        if not self._woken and not self.briefly:
+        if self._woken and self.waiting_messages:  # else memory was too short to begin the work,
+            self.schedule()  # or to take the turn for it: again
+        elif not self.briefly:
             self._woken = True
             try:
                 self.actor_ref.send(PencillerClerk.work)

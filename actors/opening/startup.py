@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
+from typing import Any
 
 from octavo.actors.bookie import Bookie
 from octavo.actors.closed_meanwhile import or_closed
@@ -39,7 +40,7 @@ from octavo.actors.opening.tags import NamedTag
 from octavo.actors.penciller import LevelZero, Penciller
 from octavo.actors.penciller_clerk import PencillerClerk, stretch_end
 from octavo.actors.reading.read_cache import ReadCache
-from octavo.actors.turns.runtime import Ref
+from octavo.actors.turns.runtime import A, Ref
 from octavo.actors.view import JournalView, View
 from octavo.actors.worker import JobRunner
 from octavo.actors.writing.pace import Limits
@@ -163,9 +164,7 @@ class _Opening:
         )
         self.register = SnapshotRegister(monotonic, path)
         self.notes: list[str] = []
-        self.refs: list[
-            Ref[Inker] | Ref[Penciller] | Ref[PencillerClerk] | Ref[Bookie] | Ref[InkerClerk]
-        ] = []
+        self.refs: list[Ref[Any]] = []
         self.bookie: Ref[Bookie] | None = None
         self.replayed = 0
         self.recalculated: dict[int, NamedTag] = {}
@@ -177,6 +176,12 @@ class _Opening:
         closed_at_once(self.runner, self.inker_runner)
         ended(reversed(self.refs), self.open_files)  # actors that ask others stop before these
         self.disk.let_go(self.journal)
+
+    @unbroken
+    def _started(self, actor: type[A], *given: Any, **named: Any) -> Ref[A]:
+        """Start an actor, which ``undo`` stops wherever a Ctrl-C came."""
+        self.refs.append(ref := actor.start(*given, **named))
+        return ref
 
     def run(self, identity: Identity) -> Running:
         for job in staging.sweep(self.disk, self.path, self.clock_ms()):
@@ -233,7 +238,8 @@ class _Opening:
         # A sealed file behind an unsealed one is entered once that is sealed: see Inker.seal_next.
         entered = list(takewhile(lambda tail: tail.sealed, tails))
         manifest = begun.manifest.edit(added=tuple(map(self._sealed_entry, entered)))
-        ref = Inker.start(
+        ref = self._started(
+            Inker,
             self.disk,
             directory,
             manifest,
@@ -248,7 +254,6 @@ class _Opening:
             on_roll=self._rolled,
             on_sealed=self._sealed,
         )
-        self.refs.append(ref)
         inker: Inker = ref.actor
         there = set(self.disk.listdir(directory))
         files: list[JournalFile] = []
@@ -304,7 +309,8 @@ class _Opening:
             hold_bytes=options.consumer_hold_bytes,
             came_ms=partial(_came_ms, inker.actor),
         )
-        ref = InkerClerk.start(
+        ref = self._started(
+            InkerClerk,
             inker,
             bookie,
             self.inker_runner,
@@ -316,7 +322,6 @@ class _Opening:
             consumers=consumers,
         )
         bookie.actor.inker_clerk = ref
-        self.refs.append(ref)
         return ref
 
     def _rolled(self, view: JournalView) -> None:
@@ -333,11 +338,10 @@ class _Opening:
         changes = ChangeLog.begin(
             self.disk, f"{self.ledger}/manifest", found.epoch, found.ledger.encode()
         )
-        ref = Penciller.start(
-            self.disk, self.ledger, found.ledger, changes, found.epoch, self.open_files,
-            self.register,
+        ref = self._started(
+            Penciller, self.disk, self.ledger, found.ledger, changes, found.epoch,
+            self.open_files, self.register,
         )  # fmt: skip
-        self.refs.append(ref)
         ref.actor.adopt()
         return ref
 
@@ -354,18 +358,13 @@ class _Opening:
         self.replayed += count
         view = View(recent, (), penciller.actor.manifest, inker.actor.view)
         limits = Limits(self.options.push_rows, self.options.push_bytes)
-        bookie = Bookie.start(
-            inker,
-            penciller,
-            self.register,
-            ReadCache(self.options.read_cache_bytes),
-            limits,
-            view,
-            self.clock_ms,
-        )
-        self.refs.append(bookie)
+        bookie = self._started(
+            Bookie, inker, penciller, self.register,
+            ReadCache(self.options.read_cache_bytes), limits, view, self.clock_ms,
+        )  # fmt: skip
         self.bookie = bookie
-        clerk = PencillerClerk.start(
+        clerk = self._started(
+            PencillerClerk,
             penciller,
             inker,
             self.runner,
@@ -373,7 +372,6 @@ class _Opening:
             bookie.actor.ledger_installed,
             briefly=self.briefly,
         )
-        self.refs.append(clerk)
         clerk.actor.damaged = self.notes
         bookie.actor.clerk = clerk
         self._rebuild(inker.actor, clerk, recent, oldest)

@@ -185,14 +185,14 @@ class TurnActor(pykka.Actor):
 
     def _start_actor_loop(self) -> None:
         # In a turn: others may have the ref from pykka's registry already.
-        self.actor_ref.call(TurnActor._start_up)
-
-    def _start_up(self) -> None:
         try:
-            self.on_start()
-        except BaseException:
+            self.actor_ref.call(TurnActor._start_up)
+        except BaseException:  # before the turn began, too: pykka has registered it
             self._end()
             raise
+
+    def _start_up(self) -> None:
+        self.on_start()
 
     def _handle_receive(self, message: Any) -> Any:
         if type(message) is Call:
@@ -207,9 +207,9 @@ class TurnActor(pykka.Actor):
             log.exception("%s: on_stop failed; it is stopped all the same", self)
 
     def _end(self) -> None:
+        ActorRegistry.unregister(self.actor_ref)  # first: what finds no memory here is called again
         self.inbox = _STOPPED
         self.actor_stopped.set()
-        ActorRegistry.unregister(self.actor_ref)
 
     # ------------------------------------------------------------ turns
 

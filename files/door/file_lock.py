@@ -222,8 +222,8 @@ def _lock_alone(fd: int) -> None:
 
 def _without_workers(path: str) -> int:
     """Lock the directory, once the workers of whoever held ``path`` before have left."""
-    fd = open_directory(directory_of(path))
     deadline = time.monotonic() + _LONGEST_WAIT
+    fd = open_directory(directory_of(path))
     try:
         while True:
             try:

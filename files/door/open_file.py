@@ -156,7 +156,7 @@ if sys.platform == "darwin":
                 raise
             os.fsync(fd)
         except MemoryError as untold:
-            raise _failed_untold(fd) from untold
+            raise _failed_untold() from untold
 
     sync_directory = sync_data
 
@@ -182,7 +182,7 @@ else:
         except OSError as error:
             raise refused(error, "fdatasync") from None
         except MemoryError as untold:
-            raise _failed_untold(fd) from untold
+            raise _failed_untold() from untold
 
     def sync_directory(fd: int) -> None:
         try:
@@ -190,7 +190,7 @@ else:
         except OSError as error:
             raise refused(error, "fsync") from None
         except MemoryError as untold:
-            raise _failed_untold(fd) from untold
+            raise _failed_untold() from untold
 
 
 @contextlib.contextmanager
@@ -213,13 +213,14 @@ def untraced(error: OSError, path: str) -> OSError:
     open for as long as anybody keeps the error, as a store that failed does, and its file system
     could not be unmounted."""
     _name(error, path)
+    error.__context__ = None  # a MemoryError's frames would, too: see _failed_untold
     return error.with_traceback(None)
 
 
-def _failed_untold(fd: int) -> OSError:
+def _failed_untold() -> OSError:
     """The error of a sync that raised MemoryError: an fsync takes no memory, only the error that
     says that it failed does. So it failed."""
-    return OSError(errno.EIO, "a sync failed, and there was no memory to say why", fd)
+    return OSError(errno.EIO, "a sync failed, and there was no memory to say why")
 
 
 def open_apart(path: str, flags: int) -> int:
@@ -255,12 +256,14 @@ def open_regular(path: str, flags: int) -> int:
         if error.errno == errno.EISDIR:
             raise _not_a_file(path, "directory") from None
         raise
-    mode = os.fstat(fd).st_mode
-    if stat.S_ISREG(mode):
-        return fd
-    os.close(fd)
-    found = "directory" if stat.S_ISDIR(mode) else "FIFO" if stat.S_ISFIFO(mode) else "device"
-    raise _not_a_file(path, found)
+    try:
+        if stat.S_ISREG(mode := os.fstat(fd).st_mode):
+            return fd
+        found = "directory" if stat.S_ISDIR(mode) else "FIFO" if stat.S_ISFIFO(mode) else "device"
+        raise _not_a_file(path, found)
+    except BaseException:
+        os.close(fd)
+        raise
 
 
 def link_file(source: str, target: str) -> None:
@@ -324,8 +327,12 @@ class Descriptor(int):
     _close: Callable[[], None]
 
     def __new__(cls, fd: int) -> Descriptor:
-        descriptor = super().__new__(cls, fd)
-        descriptor._close = closer(fd)
+        try:
+            descriptor = super().__new__(cls, fd)
+            descriptor._close = closer(fd)
+        except BaseException:  # no memory: nobody has it yet who could close it
+            os.close(fd)
+            raise
         return descriptor
 
     __del__ = property(attrgetter("_close"))
@@ -398,7 +405,7 @@ class RealFile(AppendFile):
         fd = self.fd  # the thread keeps it open
         if fd < 0:
             _refuse(self.path)
-        failed = [_failed_untold(fd)]  # until the thread clears it, which takes no memory
+        failed = [_failed_untold()]  # until the thread clears it, which takes no memory
         over = _thread.allocate_lock()
         over.acquire()
 

@@ -282,6 +282,30 @@ def test_a_failing_on_start_is_raised_and_leaves_no_actor_behind() -> None:
     assert pykka.ActorRegistry.get_by_class(Stillborn) == []
 
 
+def no_memory(*_: object) -> None:
+    raise MemoryError
+
+
+def test_an_actor_that_finds_no_memory_as_it_starts_is_not_left_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Ref, "call", no_memory)
+    with pytest.raises(MemoryError):
+        Counter.start()
+    assert pykka.ActorRegistry.get_by_class(Counter) == []
+
+
+def test_an_actor_that_finds_no_memory_as_it_stops_is_stopped_by_the_next_call(
+    ref: Ref[Counter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(pykka.ActorRegistry, "unregister", no_memory)
+        with pytest.raises(MemoryError):
+            ref.stop()
+    assert ref.stop() is True
+    assert pykka.ActorRegistry.get_by_class(Counter) == []
+
+
 def test_a_failing_on_stop_is_logged_and_the_actor_is_stopped(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

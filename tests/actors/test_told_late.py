@@ -177,6 +177,40 @@ def test_a_clerk_that_could_not_be_told_of_work_is_told_of_the_next(
         forget(store)
 
 
+def test_a_clerk_whose_work_found_no_memory_to_begin_with_is_woken_by_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The message was gone, and no other was ever sent.
+    def no_memory(*_: object) -> None:
+        raise MemoryError
+
+    with one_thread("not begun") as pool:
+        store = opened(SimDisk(), clock_ms=clock_ms)
+        put_all(store, b"1")
+        pool.go_on()  # what an opening has to do
+        with monkeypatch.context() as patch:
+            patch.setattr(PencillerClerk, "_handle_receive", no_memory)
+            saved(store, pool)
+        store.put(b"later", b"1")
+        saved(store, pool)
+        assert store.stats()["persisted_sqn"] == store.last_sqn
+        forget(store)
+
+
+def test_a_clerk_that_found_no_memory_to_take_its_turn_with_takes_it_after_the_next_push() -> None:
+    # Its message stayed in the inbox, which nobody served.
+    with one_thread("not served") as pool:
+        store = opened(SimDisk(), clock_ms=clock_ms)
+        put_all(store, b"1")
+        pool.go_on()  # what an opening has to do
+        store._running.bookie.call(Bookie.push)
+        pool.work.clear()  # as if each piece had failed where it begins
+        store.put(b"later", b"1")
+        saved(store, pool)
+        assert store.stats()["persisted_sqn"] == store.last_sqn
+        forget(store)
+
+
 @pytest.mark.parametrize(
     "messages", [[JournalFile.seal], [Inker.sealed], [Inker.sealed, Inker.sealing_failed]]
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import signal
 from contextlib import suppress
 from typing import Any
 
@@ -16,6 +17,11 @@ from whole_store import rolled
 
 import octavo
 from octavo.actors.bookie import Bookie
+from octavo.actors.inker import Inker
+from octavo.actors.inker_clerk import InkerClerk
+from octavo.actors.penciller import Penciller
+from octavo.actors.penciller_clerk import PencillerClerk
+from octavo.actors.turns.runtime import TurnActor
 
 FAULTS = (MemoryError, KeyboardInterrupt, OSError)
 
@@ -89,6 +95,26 @@ def test_an_opening_that_failed_keeps_no_file_and_no_actor(kind: type[BaseExcept
             assert failed > 30
             return
     raise AssertionError("more calls than there can be")
+
+
+@pytest.mark.parametrize("actor", [Inker, Penciller, Bookie, PencillerClerk, InkerClerk])
+def test_an_opening_that_is_interrupted_as_an_actor_starts_keeps_no_file_and_no_actor(
+    actor: type[TurnActor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register, disk = ActorRegistry.register, killed_disk().after_crash("all")
+
+    def interrupted(ref: ActorRef[Any]) -> None:
+        register(ref)
+        if type(ref.actor) is actor:  # type: ignore[attr-defined]
+            signal.raise_signal(signal.SIGINT)
+
+    with one_thread("opening"):
+        before = ActorRegistry.get_all()
+        monkeypatch.setattr(ActorRegistry, "register", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            opened(disk, clock_ms=clock_ms)
+        gc.collect()
+        assert (disk.open_files(), begun_since(before)) == ([], [])
 
 
 def test_an_opening_that_failed_tells_of_no_ended_actor_and_of_no_damage(

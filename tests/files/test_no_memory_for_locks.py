@@ -31,6 +31,21 @@ def test_a_lock_without_memory_is_free(
     lock_file(path).release()
 
 
+def test_a_lock_without_memory_for_its_deadline_keeps_no_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Wait:
+        def __radd__(self, now: float) -> float:
+            raise MemoryError
+
+    before = descriptors(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(file_lock, "_LONGEST_WAIT", Wait())
+        with pytest.raises(MemoryError):
+            lock_file(str(tmp_path / "LOCK"))
+    assert descriptors(tmp_path) == before
+
+
 THREE_IN_A_ROW = """
 import sys
 from _testcapi import remove_mem_hooks, set_nomemory

@@ -143,6 +143,43 @@ def test_close_gives_the_descriptor_back(tmp_path: Path) -> None:
     assert descriptors(tmp_path) == before
 
 
+@pytest.mark.parametrize(("where", "step"), [(os, "fstat"), (open_file, "closer")])
+def test_a_file_that_finds_no_memory_as_it_is_opened_keeps_no_descriptor(
+    tmp_path: Path, where: object, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, before = put(tmp_path / "a", b"x"), descriptors(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(where, step, without_memory)
+        with pytest.raises(MemoryError):
+            DISK.reopen(path, 1)
+    assert descriptors(tmp_path) == before
+
+
+def without_memory(*_: object) -> NoReturn:
+    raise MemoryError
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="a sync is another call there")
+def test_a_sync_that_finds_no_memory_keeps_no_descriptor_in_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, own = DISK.create(str(tmp_path / "a")), OwnDisk(DISK.lock(str(tmp_path / "LOCK")))
+    before = descriptors(tmp_path)
+    own.hold(str(tmp_path))
+    monkeypatch.setattr(os, "fdatasync", without_memory)
+    monkeypatch.setattr(os, "fsync", without_memory)
+    with pytest.raises(OSError, match="no memory to say why") as of_file:
+        file.sync()
+    with pytest.raises(OSError, match="no memory to say why") as of_directory:
+        own.sync_dir(str(tmp_path))
+    file.close()
+    own.let_go(str(tmp_path))
+    assert of_file.value  # a store that failed keeps it
+    assert of_directory.value
+    assert len(before - descriptors(tmp_path)) == 1
+    assert descriptors(tmp_path) <= before
+
+
 def test_a_file_nobody_refers_to_is_closed(tmp_path: Path) -> None:
     before = descriptors(tmp_path)
     DISK.create(str(tmp_path / "a"))
