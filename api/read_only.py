@@ -63,8 +63,12 @@ _dropped: deque[tuple[Disk, str, weakref.ref[OpenFiles]]] = deque()
 runs."""
 
 
+class _NoWrite(Misuse, AttributeError):  # noqa: N818 - as its bases
+    """A method that only a store opened for writing has: ``hasattr`` says so, too."""
+
+
 def _refuse(what: str) -> NoReturn:
-    raise Misuse(
+    raise _NoWrite(
         f"{what} is not for a store opened with read_only=True, which is read as it was at that "
         "moment; the process that opens it for writing can do it"
     )

@@ -124,6 +124,13 @@ def test_writes_are_refused_by_name(store: octavo.Store, name: str) -> None:
         found.get("a")
 
 
+def test_a_reader_has_no_writes_for_who_asks(store: octavo.Store) -> None:
+    with octavo.open(store.path, read_only=True) as found:
+        assert [name for name in ("put", "batch", "pop", "backup") if hasattr(found, name)] == []
+        assert hasattr(found.bucket("b"), "get")
+        assert not hasattr(found.bucket("b"), "put")
+
+
 @pytest.mark.parametrize("name", ["put", "delete"])
 def test_writes_of_head_only_stores_are_refused_by_name(tmp_path: Path, name: str) -> None:
     octavo.open(tmp_path / "s", mode="head_only").close()
