@@ -209,11 +209,11 @@ def _name(error: OSError, path: str) -> None:
 
 
 def untraced(error: OSError, path: str) -> OSError:
-    """The error, with a name, and without the frames it came through: they would keep a descriptor
-    open for as long as anybody keeps the error, as a store that failed does, and its file system
-    could not be unmounted."""
+    """Name the error and drop the frames it came through: as long as it is kept, as by a store that
+    failed, they would keep a descriptor open, and its file system could not be unmounted."""
     _name(error, path)
-    error.__context__ = None  # a MemoryError's frames would, too: see _failed_untold
+    if isinstance(error.__context__, MemoryError):  # its frames would, too; a failed call's stay
+        error.__context__ = None
     return error.with_traceback(None)
 
 
