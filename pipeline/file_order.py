@@ -29,9 +29,9 @@ class RowsOfFiles(InputPartition):
 
 
 def rows_of_files(files: SnapshotFiles, bound: Bounds, split_bytes: int) -> list[RowsOfFiles]:
-    """The rows of a range of keys, live or not, in parts of about so many bytes (0: a fourth of
-    all, from 32 to 256 MiB)."""
-    found = []
+    """The rows of a range of keys, live or not, in parts of about so many bytes (0: as ``split_of``
+    says)."""
+    found, rows = [], 0
     for level, entries in enumerate(files.found.ledger.levels):
         for number, entry in enumerate(entries):
             with files.reading():
@@ -40,9 +40,10 @@ def rows_of_files(files: SnapshotFiles, bound: Bounds, split_bytes: int) -> list
                 high = sst.rows if bound.high is None else sst.lower_bound(bound.high)
             if low < high:
                 found.append((level, number, low, high, sst.bytes * (high - low) / sst.rows))
+                rows += high - low
     sizes = [size for *_, size in found]
     out = []
-    for part in even_parts(sizes, split_bytes or split_of(sum(sizes))):
+    for part in even_parts(sizes, split_bytes or split_of(sum(sizes), rows)):
         cut = [_rows(*found[which][:4], begin, end) for which, begin, end in part]
         taken = [piece for piece in cut if piece[2] < piece[3]]
         if taken:

@@ -63,16 +63,17 @@ def has_bits(files: SnapshotFiles) -> bool:
 
 
 def stretches(files: SnapshotFiles, split_bytes: int) -> list[Stretch]:
-    """The journal cut into stretches of the same size, about so many bytes of live records (0: a
-    fourth of all, from 32 to 256 MiB)."""
+    """The journal cut into stretches of the same size, about so many bytes of live records (0: as
+    ``split_of`` says)."""
     bits = bits_of(files)
-    weights = []
+    weights, rows = [], 0
     for entry in files.found.journal.entries:
         with files.reading():
             live = bits.count(entry.base_sqn, entry.last_sqn)
             weights.append(entry.bytes * min(live / max(entry.count, 1), 1.0) if live else 0.0)
+            rows += live
     out = []
-    for part in even_parts(weights, split_bytes or split_of(sum(weights))):
+    for part in even_parts(weights, split_bytes or split_of(sum(weights), rows)):
         cut = [(number, *_sqns(files, number, low, high)) for number, low, high in part]
         taken = [piece for piece in cut if piece[1] <= piece[2]]
         if taken:

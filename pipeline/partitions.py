@@ -7,6 +7,7 @@ so many bytes of keys and values; the cuts are taken from all samples together.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +28,10 @@ SAMPLES = 64
 """Keys that are sampled for each task's share."""
 _ROW_BYTES = 24
 """What a row costs beside its key, metadata and value."""
+_ROW_WORK = 64
+"""Bytes, read in the time that a row takes Spark whatever it has."""
+_LEAST_TASK = 16 << 20
+_MOST_TASK = 256 << 20
 _MOST_PARTS = 1 << 14
 """Bound of the parts, since a manifest may give any sizes of files."""
 
@@ -130,10 +135,15 @@ def _samples(
         yield from _sample(sst, bound, step, values=values, chosen=chosen)
 
 
-def split_of(total: float) -> int:
-    """Bytes of a task, if there are so many in all: few large tasks, since each costs Spark as much
-    as some MB do, and yet several tasks if there is little."""
-    return min(max(int(total / 4) + 1, 32 << 20), 256 << 20)
+def split_of(total: float, rows: float = 0.0, processors: int = 0) -> int:
+    """Bytes of a task of a read of so many where nobody says: one task for each processor of the
+    machine that plans (0: asks it), as Spark cuts files. Fewer where a task, which costs Spark
+    some 15 ms, would have less work than 16 MiB; more where it would have above 256 MiB."""
+    processors = processors or os.cpu_count() or 1
+    count = min(max(int((total + rows * _ROW_WORK) / _LEAST_TASK), 1), processors)
+    if total > count * _MOST_TASK:
+        count = processors * math.ceil(total / (processors * _MOST_TASK))
+    return math.ceil(total / count) or 1
 
 
 Piece: TypeAlias = "tuple[int, float, float]"

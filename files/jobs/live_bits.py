@@ -108,24 +108,32 @@ class LiveBits:
         return sum(len(sqns) for sqns in self.between(first, last))
 
     def are(self, sqns: Ints) -> npt.NDArray[np.bool_]:
-        """Which of these numbers, in any order, are live. Some 10 ns each; all pages are verified
-        the first time. Raises Corruption."""
+        """Which of these numbers, in any order, are live. Some 2 ns each where no page is missing
+        between the first and the last, otherwise 10; all pages are verified the first time. Raises
+        Corruption."""
         if self._pages is None:
             for at in range(len(self._numbers)):
                 self._page(at)
             stored = np.frombuffer(self._view[self._at :], dtype=np.uint8)
             self._pages = stored.reshape(-1, _PAGE_BYTES)
-        if not len(self._numbers):
+        if not len(self._numbers) or not len(sqns):
             return np.zeros(len(sqns), dtype=np.bool_)
+        first, last = int(self._numbers[0]), int(self._numbers[-1])
+        low, high = int(sqns.min()) >> PAGE_BITS, int(sqns.max()) >> PAGE_BITS
+        if first <= low and high <= last and last - first < len(self._numbers):
+            places = sqns - (first << PAGE_BITS)
+            bits = self._pages.ravel().take(places >> 3)
+            bits >>= places.astype(np.uint8) & 7
+            bits &= 1
+            return bits.view(np.bool_)
         wanted = sqns >> PAGE_BITS
-        page = np.minimum(self._pages_of(wanted), len(self._numbers) - 1)
+        page = np.minimum(self._pages_of(wanted, low, high), len(self._numbers) - 1)
         bits = self._pages[page, (sqns & (PAGE - 1)) >> 3] >> (sqns & 7).astype(np.uint8)
         found: npt.NDArray[np.bool_] = ((bits & 1) != 0) & (self._numbers[page] == wanted)
         return found
 
-    def _pages_of(self, wanted: Ints) -> Ints:
-        """Where in the ascending numbers of pages each of these is, or would be."""
-        low, high = (int(wanted.min()), int(wanted.max())) if len(wanted) else (0, 0)
+    def _pages_of(self, wanted: Ints, low: int, high: int) -> Ints:
+        """Where in the ascending numbers of pages each of these, of [low, high], is or would be."""
         if high - low < len(wanted):  # far cheaper than to look for each of them
             return np.searchsorted(self._numbers, np.arange(low, high + 1))[wanted - low]
         return np.searchsorted(self._numbers, wanted)

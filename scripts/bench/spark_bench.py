@@ -71,13 +71,13 @@ def pairs(rows: int, size: int) -> Iterator[tuple[bytes, bytes]]:
 class Prebuilt(DataSourceReader):  # type: ignore[misc]  # mypy skips PySpark
     """Yields the batches of an Arrow file, in tasks as large as Octavo's: what Spark costs."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self, path: str, rows: int) -> None:
+        self.path, self.rows = path, rows
 
     def partitions(self) -> list[Any]:
         with pa.memory_map(self.path) as file:
             count, size = pa.ipc.open_file(file).num_record_batches, file.size()
-        parts = max(round(size / split_of(size)), 1)
+        parts = max(round(size / split_of(size, self.rows)), 1)
         edges = [count * part // parts for part in range(parts + 1)]
         return [InputPartition(each) for each in itertools.pairwise(edges)]
 
@@ -139,7 +139,7 @@ class Floor(DataSource):  # type: ignore[misc]
         return str(self.options["ddl"])
 
     def reader(self, schema: Any) -> DataSourceReader:
-        return Prebuilt(self.options["path"])
+        return Prebuilt(self.options["path"], int(self.options["rows"]))
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
         return Taken(self.options.get("path", ""))
@@ -159,7 +159,8 @@ def floor(spark: Any, parquet: str, columns: list[str]) -> Any:
         file.write_table(table, max_chunksize=rows)
     types = {"sqn": "bigint"}
     ddl = ", ".join(f"{name} {types.get(name, 'binary')} NOT NULL" for name in columns)
-    return spark.read.format("floor").option("ddl", ddl).load(path)
+    frame = spark.read.format("floor").option("ddl", ddl).option("rows", table.num_rows)
+    return frame.load(path)
 
 
 def read_all(frame: Any) -> Callable[[], None]:

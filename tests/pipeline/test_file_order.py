@@ -113,6 +113,21 @@ def test_any_numbers_are_told_live_or_not(tmp_path: Path) -> None:
         assert found.tolist() == [each in there for each in some]
 
 
+def test_numbers_around_pages_without_a_gap_are_told_live_or_not(tmp_path: Path) -> None:
+    print(f"OCTAVO_SEED={SEED}")
+    rng = random.Random(SEED)
+    first, end = 3 << live_bits.PAGE_BITS, 6 << live_bits.PAGE_BITS
+    live = {first, end - 1, *rng.sample(range(first, end), 90_000)}
+    marking = live_bits.Marking()
+    marking.add(np.array(sorted(live), dtype=np.int64))
+    marking.write(RealDisk(), str(tmp_path / "live"))
+    bits = LiveBits(RealDisk(), str(tmp_path / "live"))
+    within = rng.sample(range(first, end), 50_000)
+    for some in (within, [first, end - 1], [first - 1, *within], [*within, end], [end + 1]):
+        found = bits.are(np.array(some, dtype=np.int64))
+        assert found.tolist() == [each in live for each in some]
+
+
 def test_where_no_number_is_live_none_is(tmp_path: Path) -> None:
     live_bits.Marking().write(RealDisk(), str(tmp_path / "live"))
     bits = LiveBits(RealDisk(), str(tmp_path / "live"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import tracemalloc
 from pathlib import Path
@@ -54,9 +55,32 @@ def test_nothing_is_no_part() -> None:
     assert list(even_parts([], MB)) == list(even_parts([0.0, 0.0], MB)) == []
 
 
-def test_a_read_of_a_few_hundred_mb_is_four_tasks() -> None:
-    for total in (200 * MB, 640 * MB, 1000 * MB):
-        assert len(list(even_parts([total / 10] * 10, split_of(total)))) == 4
+def tasks(total: int, rows: int, processors: int) -> int:
+    return len(list(even_parts([total / 10] * 10, split_of(total, rows, processors))))
+
+
+def test_a_read_is_a_task_for_each_processor() -> None:
+    for processors in (1, 2, 3, 4, 7):
+        for total in (200 * MB, 255 * MB, 255 * MB * processors):
+            assert tasks(total, 0, processors) == processors
+
+
+def test_a_read_of_little_is_fewer_tasks() -> None:
+    assert [tasks(total * MB, 0, 8) for total in (0, 1, 31, 33, 100)] == [0, 1, 1, 2, 6]
+
+
+def test_many_small_rows_are_as_much_work_as_many_bytes() -> None:
+    assert [tasks(17 * MB, rows, 2) for rows in (1, 100_000, 400_000)] == [1, 1, 2]
+
+
+def test_no_task_reads_more_than_256_mib_and_all_processors_have_as_many() -> None:
+    for total, processors, count in ((257, 1, 2), (513, 2, 4), (1100, 4, 8), (10_000, 3, 42)):
+        assert tasks(total * MB, 0, processors) == count
+
+
+def test_the_machine_is_asked_how_many_processors_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 5)
+    assert tasks(256 * MB, 0, 0) == 5
 
 
 def test_a_size_that_cannot_be_makes_no_more_tasks_than_a_driver_can_hold() -> None:
