@@ -31,7 +31,7 @@ _ROW_BYTES = 24
 _ROW_WORK = 64
 """Bytes, read in the time that a row takes Spark whatever it has."""
 _LEAST_TASK = 16 << 20
-_MOST_TASK = 256 << 20
+_MOST_TASK = 512 << 20
 _MOST_PARTS = 1 << 14
 """Bound of the parts, since a manifest may give any sizes of files."""
 
@@ -138,7 +138,7 @@ def _samples(
 def split_of(total: float, rows: float = 0.0, processors: int = 0) -> int:
     """Bytes of a task of a read of so many where nobody says: one task for each processor of the
     machine that plans (0: asks it), as Spark cuts files. Fewer where a task, which costs Spark
-    some 15 ms, would have less work than 16 MiB; more where it would have above 256 MiB."""
+    some 15 ms, would have less work than 16 MiB; more where it would have above 512 MiB."""
     processors = processors or os.cpu_count() or 1
     count = min(max(int((total + rows * _ROW_WORK) / _LEAST_TASK), 1), processors)
     if total > count * _MOST_TASK:
@@ -155,7 +155,7 @@ def even_parts(sizes: Sequence[float], split_bytes: float) -> Iterator[list[Piec
     total = sum(sizes)
     count = min(max(round(total / split_bytes), 1), _MOST_PARTS)
     share = total / count
-    slack = share / 16  # less than that is not cut off: a part has a little more, or less
+    slack = share / 64  # less than that is not cut off: a part has a little more, or less
     goals = iter([*(share * number for number in range(1, count)), math.inf])
     part: list[Piece] = []
     done, goal = 0.0, next(goals)

@@ -109,7 +109,7 @@ class ReadOptions:
     prefix: bytes | None = None
     columns: tuple[str, ...] = COLUMNS
     split_bytes: int = 0
-    """About how much a task reads; 0: one processor's share, from 16 to 256 MiB."""
+    """About how much a task reads; 0: one processor's share, from 16 to 512 MiB."""
     lease_seconds: float = 3600.0
     """Of what ``load()`` pins."""
     checksums: bool = True

@@ -24,7 +24,7 @@ from xxhash import xxh3_64_intdigest as xxh3
 from octavo.files.door.disk import Disk
 from octavo.files.errors import Corruption, UnsupportedFormat
 from octavo.files.kernels.arrays import np, npt
-from octavo.files.kernels.byte_strings import Ints
+from octavo.files.kernels.byte_strings import Ints, Mask
 
 NAME = "live"
 PAGE_BITS = 16
@@ -57,7 +57,7 @@ class Marking:
     def taken(self) -> Iterator[Ints]:
         """The numbers, ascending, a page at a time; a page is dropped as its numbers are given."""
         for number in sorted(self._pages):
-            yield _numbers_in(self._pages.pop(number), number << PAGE_BITS)
+            yield np.flatnonzero(_unpacked(self._pages.pop(number))) + (number << PAGE_BITS)
 
     def write(self, disk: Disk, path: str) -> None:
         """Write the bits to a file, whole or not at all. Raises OSError."""
@@ -94,20 +94,27 @@ class LiveBits:
 
     def between(self, first: int, last: int) -> Iterator[Ints]:
         """The live numbers in [first, last], ascending, a page at a time. Raises Corruption."""
-        low, high = np.searchsorted(self._numbers, (first >> PAGE_BITS, (last >> PAGE_BITS) + 1))
-        for at in range(int(low), int(high)):
-            base = int(self._numbers[at]) << PAGE_BITS
-            start = max(first - base, 0) >> 3  # of the page's bytes: small files have few of them
-            sqns = _numbers_in(self._page(at)[start : (last - base >> 3) + 1], base + 8 * start)
-            begin, end = np.searchsorted(sqns, (first, last + 1))
-            if begin < end:
-                yield sqns[begin:end]
+        for number, live in self._parts(first, last):
+            sqns = np.flatnonzero(live)
+            if len(sqns):
+                yield sqns + number
 
     def count(self, first: int, last: int) -> int:
         """How many live numbers there are in [first, last]. Raises Corruption."""
-        return sum(len(sqns) for sqns in self.between(first, last))
+        return sum(int(np.count_nonzero(live)) for _, live in self._parts(first, last))
 
-    def are(self, sqns: Ints) -> npt.NDArray[np.bool_]:
+    def _parts(self, first: int, last: int) -> Iterator[tuple[int, Mask]]:
+        """Of [first, last], what each page has: (a number, whether it and those behind it are
+        live). Of a page no more is taken apart, since small files have few of its numbers."""
+        low, high = np.searchsorted(self._numbers, (first >> PAGE_BITS, (last >> PAGE_BITS) + 1))
+        for at in range(int(low), int(high)):
+            base = int(self._numbers[at]) << PAGE_BITS
+            start = max(first - base, 0)
+            live = _unpacked(self._page(at)[start >> 3 : (last - base >> 3) + 1])
+            skipped = start & ~7
+            yield base + start, live[start - skipped : last - base - skipped + 1]
+
+    def are(self, sqns: Ints) -> Mask:
         """Which of these numbers, in any order, are live. Some 2 ns each where no page is missing
         between the first and the last, otherwise 10; all pages are verified the first time. Raises
         Corruption."""
@@ -129,7 +136,7 @@ class LiveBits:
         wanted = sqns >> PAGE_BITS
         page = np.minimum(self._pages_of(wanted, low, high), len(self._numbers) - 1)
         bits = self._pages[page, (sqns & (PAGE - 1)) >> 3] >> (sqns & 7).astype(np.uint8)
-        found: npt.NDArray[np.bool_] = ((bits & 1) != 0) & (self._numbers[page] == wanted)
+        found: Mask = ((bits & 1) != 0) & (self._numbers[page] == wanted)
         return found
 
     def _pages_of(self, wanted: Ints, low: int, high: int) -> Ints:
@@ -147,6 +154,6 @@ class LiveBits:
         return np.frombuffer(page, dtype=np.uint8)
 
 
-def _numbers_in(bits: npt.NDArray[np.uint8], first: int) -> Ints:
-    """The numbers of which bits are set, ascending; the first bit is that of ``first``."""
-    return np.flatnonzero(np.unpackbits(bits, bitorder="little")) + first
+def _unpacked(bits: npt.NDArray[np.uint8]) -> Mask:
+    """Whether each bit is set."""
+    return np.unpackbits(bits, bitorder="little").view(np.bool_)

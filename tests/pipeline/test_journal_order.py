@@ -240,18 +240,19 @@ def test_of_a_small_file_few_live_numbers_are_looked_at(
     path = f"{tmp_path}/{live_bits.NAME}"
     marking.write(RealDisk(), path)
     bits, looked = live_bits.LiveBits(RealDisk(), path), []
-    numbers_in = live_bits._numbers_in
+    unpacked = live_bits._unpacked
 
-    def noted(part: Any, first: int) -> Any:
+    def noted(part: Any) -> Any:
         looked.append(8 * len(part))
-        return numbers_in(part, first)
+        return unpacked(part)
 
-    monkeypatch.setattr(live_bits, "_numbers_in", noted)
+    monkeypatch.setattr(live_bits, "_unpacked", noted)
     edge = live_bits.PAGE
     spans = [(100, 100), (edge - 9, edge + 1), (2 * edge, 2 * edge + 20), (9, 99), (edge, edge + 7)]
     for first, last in spans:
         found = [sqn for part in bits.between(first, last) for sqn in part.tolist()]
         assert found == [sqn for sqn in range(first, last + 1) if sqn >= 100 and sqn % 3 == 1]
+        assert bits.count(first, last) == len(found)
     assert max(looked) <= 96
 
 

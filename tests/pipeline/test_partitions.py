@@ -61,7 +61,7 @@ def tasks(total: int, rows: int, processors: int) -> int:
 
 def test_a_read_is_a_task_for_each_processor() -> None:
     for processors in (1, 2, 3, 4, 7):
-        for total in (200 * MB, 255 * MB, 255 * MB * processors):
+        for total in (200 * MB, 510 * MB, 510 * MB * processors):
             assert tasks(total, 0, processors) == processors
 
 
@@ -73,8 +73,8 @@ def test_many_small_rows_are_as_much_work_as_many_bytes() -> None:
     assert [tasks(17 * MB, rows, 2) for rows in (1, 100_000, 400_000)] == [1, 1, 2]
 
 
-def test_no_task_reads_more_than_256_mib_and_all_processors_have_as_many() -> None:
-    for total, processors, count in ((257, 1, 2), (513, 2, 4), (1100, 4, 8), (10_000, 3, 42)):
+def test_no_task_reads_more_than_512_mib_and_all_processors_have_as_many() -> None:
+    for total, processors, count in ((513, 1, 2), (1025, 2, 4), (2100, 4, 8), (20_000, 3, 42)):
         assert tasks(total * MB, 0, processors) == count
 
 
