@@ -53,7 +53,7 @@ def fold(
     prefix: bytes | None = None,
     tag: str = "standard",
     decode: Callable[[bytes], Any] | None = None,
-    split_bytes: int = 64 << 20,
+    split_bytes: int = 0,
 ) -> S:
     """Fold ``seq`` over all live rows, beginning with ``zero`` in each task; returns the final
     state.
@@ -70,7 +70,8 @@ def fold(
     Within a task rows come in order of bucket and key; ``comb(left, right)`` joins states in that
     order. ``bucket``, ``start`` (inclusive), ``end`` (exclusive) and ``prefix`` choose objects as
     the options of the data source do; an index fold takes only ``bucket``. ``tag``: the type of the
-    objects. ``spark``: the session; None: the active one.
+    objects. ``spark``: the session; None: the active one. ``split_bytes``: about how much a task
+    reads; 0: one processor's share, from 16 to 512 MiB.
 
     Raises Misuse, SnapshotExpired, Corruption, StorageFull, StorageFailed; what a task raises, as
     Spark reports it.

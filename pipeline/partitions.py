@@ -26,10 +26,8 @@ from octavo.pipeline.snapshot_files import SnapshotFiles
 
 SAMPLES = 64
 """Keys that are sampled for each task's share."""
-_ROW_BYTES = 24
-"""What a row costs beside its key, metadata and value."""
-_ROW_WORK = 64
-"""Bytes, read in the time that a row takes Spark whatever it has."""
+_ROW_BYTES = 64
+"""What a row costs beside its key, metadata and value: so much is read in the time it takes."""
 _LEAST_TASK = 16 << 20
 _MOST_TASK = 512 << 20
 _MOST_PARTS = 1 << 14
@@ -136,11 +134,12 @@ def _samples(
 
 
 def split_of(total: float, rows: float = 0.0, processors: int = 0) -> int:
-    """Bytes of a task of a read of so many where nobody says: one task for each processor of the
+    """Bytes of a task of a read of ``total`` where nobody says: one task for each processor of the
     machine that plans (0: asks it), as Spark cuts files. Fewer where a task, which costs Spark
-    some 15 ms, would have less work than 16 MiB; more where it would have above 512 MiB."""
+    some 15 ms, would have less work than 16 MiB; more where it would have above 512 MiB. ``rows``:
+    whose cost ``total`` does not have."""
     processors = processors or os.cpu_count() or 1
-    count = min(max(int((total + rows * _ROW_WORK) / _LEAST_TASK), 1), processors)
+    count = min(max(int((total + rows * _ROW_BYTES) / _LEAST_TASK), 1), processors)
     if total > count * _MOST_TASK:
         count = processors * math.ceil(total / (processors * _MOST_TASK))
     return math.ceil(total / count) or 1
