@@ -185,7 +185,8 @@ def _cut(
     low, filled, wanted = bound.low, 0.0, share
     cut_at = 0.0
     for key, size in samples:
-        if filled >= wanted and low < key and (bound.high is None or key < bound.high):
+        more = filled < total and (bound.high is None or key < bound.high)
+        if more and filled >= wanted and low < key:
             yield bound._replace(low=low, high=key), filled - cut_at
             low, cut_at = key, filled
             wanted = filled + share

@@ -210,25 +210,30 @@ def _at(strings: Strings, rows: Ints) -> Strings:
     return Strings(found.blob, found.offsets[:-1], strings.lengths[rows])
 
 
-def common_edge(sources: Sequence[Source], *, reverse: bool = False) -> bytes | None:
-    """The key up to which the next window of all sources goes: the nearest edge with more rows
-    behind it, or else the furthest edge. None: there are no more rows."""
-    edges = [(edge, source.more) for source in sources if (edge := source.edge()) is not None]
-    behind = [edge for edge, more in edges if more]
-    if behind:
-        return max(behind) if reverse else min(behind)
-    ends = [edge for edge, _ in edges]
-    return (min if reverse else max)(ends, default=None)
+def edges(sources: Sequence[Source], *, reverse: bool = False) -> Iterator[bytes]:
+    """The keys up to which the windows of all sources go, as long as there are more rows: the
+    nearest edge with more rows behind it, or else the furthest. Before the next one, each source's
+    rows up to it have to be taken. Raises Corruption."""
+    before: bytes | None = None
+    while True:
+        found = [(edge, source.more) for source in sources if (edge := source.edge()) is not None]
+        if not found:
+            return
+        behind = [edge for edge, more in found if more]
+        if behind:
+            edge = max(behind) if reverse else min(behind)
+        else:
+            edge = (min if reverse else max)(edge for edge, _ in found)
+        if edge == before:  # its rows were all given: so a file lies about its order
+            raise Corruption("ledger", 0, f"keys out of order at {edge[:80]!r}; verify the store")
+        before = edge
+        yield edge
 
 
 def live_batches(sources: Sequence[Source], now_ms: int, *, reverse: bool) -> Iterator[Batch]:
     """The live rows of all sources, the newest version of each key, in their direction."""
     keep_freed()  # a window's arrays are dropped as the next one's are made
-    before: bytes | None = None
-    while (edge := common_edge(sources, reverse=reverse)) is not None:
-        if edge == before:  # its rows were all given: so a file lies about its order
-            raise Corruption("ledger", 0, f"keys out of order at {edge[:80]!r}; verify the store")
-        before = edge
+    for edge in edges(sources, reverse=reverse):
         parts = [part for source in sources if (part := source.take(edge)) is not None]
         if parts:
             columns, rows = merged(parts)

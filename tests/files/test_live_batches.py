@@ -15,6 +15,7 @@ from octavo.files.kernels.arrays import np
 from octavo.files.kernels.byte_strings import Ints, as_list
 from octavo.files.kernels.columns import Strings
 from octavo.files.ledger.bounds import Bounds
+from octavo.files.ledger.changed_batches import changed_batches
 from octavo.files.ledger.chosen_rows import Chosen, Prefixes
 from octavo.files.ledger.ledger_key import end_of_prefix
 from octavo.files.ledger.live_batches import (
@@ -200,23 +201,30 @@ def test_files_that_end_apart_are_one_window(reverse: bool) -> None:
     assert len(list(live_batches(sources, 0, reverse=reverse))) == 1
 
 
+class Asked(FileRows):
+    """Says so if it is asked again and again."""
+
+    times = 0
+
+    def edge(self) -> bytes | None:
+        self.times += 1
+        assert self.times < 10
+        return super().edge()
+
+
 @pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 def test_a_file_that_lies_about_its_order_makes_no_scan_without_an_end(reverse: bool) -> None:
     sst, _ = lying(b"k16", b"z16") if reverse else lying(b"k04", b"j04")
-
-    class Asked(FileRows):
-        """Says so if it is asked again and again."""
-
-        times = 0
-
-        def edge(self) -> bytes | None:
-            self.times += 1
-            assert self.times < 10
-            return super().edge()
-
     source = Asked([(lambda: sst, 0)], Bounds(b"", b"", None, reverse), None, 5 - reverse)
     with pytest.raises(Corruption, match="keys out of order"):
         list(live_batches([source], 0, reverse=reverse))
+
+
+def test_a_file_that_lies_about_its_order_makes_no_comparison_without_an_end() -> None:
+    sst, _ = lying(b"k04", b"j04")
+    source = Asked([(lambda: sst, 0)], Bounds(b"", b"", None, False), None, 5)
+    with pytest.raises(Corruption, match="keys out of order"):
+        list(changed_batches([], [source], 0, 0, 0))
 
 
 def test_only_rows_that_follow_on_one_another_are_a_slice() -> None:

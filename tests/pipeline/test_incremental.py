@@ -13,8 +13,11 @@ from random_stores import Rows, fill, held, load
 from whole_store import SEED, Clock, flush, opened
 
 import octavo
+from octavo.files.ledger import ledger_key, live_batches
 from octavo.files.ledger.bounds import OBJECTS
+from octavo.files.ledger.chosen_rows import Span
 from octavo.pipeline.change_rows import change_batches
+from octavo.pipeline.partitions import asked_for
 from octavo.pipeline.read_options import CHANGE_DDL, parsed
 from octavo.pipeline.snapshot_files import SnapshotFiles
 
@@ -116,6 +119,31 @@ def test_changes_in_a_bucket_of_a_long_name_come_in_batches_of_some_megabytes(
     assert max(batch.nbytes for batch in batches) < 5 << 20
     rows = pa.Table.from_batches(batches, SCHEMA).to_pylist()
     check(rows, before, after, first.sqn, second.sqn)
+
+
+def test_windows_without_a_chosen_key_have_no_changes(
+    store: octavo.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_batches, "WIDE_WINDOW_ROWS", 4)
+    names = [b"%02d" % number for number in range(20)]
+    store.put_many((name, b"old") for name in names)
+    flush(store)
+    first, before = store.snapshot().publish(), held(store.snapshot())
+    store.put_many((name, b"new") for name in names[10:])
+    flush(store)
+    second, after = store.snapshot().publish(), held(store.snapshot())
+    files, earlier = SnapshotFiles(second.path), SnapshotFiles(first.path)
+    span = Span(b"07", b"13")
+    (bound,), chosen = asked_for(files, ledger_key.STANDARD, None, [span], earlier)
+    assert chosen is not None
+    batches = change_batches(files, earlier, bound, chosen, SCHEMA, checksums=True)
+    rows = pa.Table.from_batches(list(batches), SCHEMA).to_pylist()
+    ranged = [
+        {at: row for at, row in state.items() if b"07" <= at[1] < b"13"}
+        for state in (before, after)
+    ]
+    check(rows, *ranged, first.sqn, second.sqn)
+    assert len(rows) == 3
 
 
 def test_spark_reads_what_changed(spark: Any, store: octavo.Store, tmp_path: Path) -> None:

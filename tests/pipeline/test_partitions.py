@@ -18,7 +18,7 @@ from octavo.files.ledger.bounds import Bounds
 from octavo.files.ledger.chosen_rows import Span
 from octavo.files.ledger.sst import Sst
 from octavo.pipeline import snapshot_files
-from octavo.pipeline.partitions import _sample, asked_for, even_parts, split_of
+from octavo.pipeline.partitions import _sample, asked_for, even_parts, partitions, split_of
 from octavo.pipeline.snapshot_files import SnapshotFiles
 
 MB = 1 << 20
@@ -128,6 +128,19 @@ def test_a_ledger_file_is_mapped_once_for_the_ranges_of_many_buckets(
         assert sum(len(batch.rows) for batch in batches) == 50
     assert (len(ranges), chosen) == (50, None)
     assert len(maps) == len(set(maps)) > 0
+
+
+def test_keys_that_are_not_chosen_are_no_task_of_their_own(tmp_path: Path) -> None:
+    with opened(tmp_path / "s") as store:
+        store.put_many((b"%d" % number, b"") for number in range(50))
+        flush(store)
+        with store.snapshot() as snap:
+            path = snap.publish().path
+        files = SnapshotFiles(path)
+        asked = asked_for(files, ledger_key.STANDARD, None, [Span(None, b"3")])
+        assert asked.chosen is not None
+        found = partitions(files, asked, values=False, split_bytes=0)
+    assert [part.parts for part in found] == [asked.ranges]
 
 
 def test_a_ledger_file_is_read_where_none_may_stay_mapped(
