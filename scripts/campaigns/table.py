@@ -18,6 +18,7 @@ CAMPAIGNS = {
     "state-machine": "state_machine",
     "combined": "combined_campaign",
     "head-only": "head_only_campaign",
+    "reads": "reads_campaign",
     "power-ext4": "power_ext4",
     "power-xfs": "power_xfs",
     "kill": "kill",
