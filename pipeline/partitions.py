@@ -7,7 +7,6 @@ so many bytes of keys and values; the cuts are taken from all samples together.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +15,7 @@ from typing import TypeAlias
 import numpy as np
 from pyspark.sql.datasource import InputPartition
 
+from octavo.files.door.processors import usable_processors
 from octavo.files.kernels.arrays import distinct
 from octavo.files.kernels.byte_strings import array_of
 from octavo.files.ledger import head_key, ledger_key
@@ -134,11 +134,11 @@ def _samples(
 
 
 def split_of(total: float, rows: float = 0.0, processors: int = 0) -> int:
-    """Bytes of a task of a read of ``total`` where nobody says: one task for each processor of the
-    machine that plans (0: asks it), as Spark cuts files. Fewer where a task, which costs Spark
-    some 15 ms, would have less work than 16 MiB; more where it would have above 512 MiB. ``rows``:
-    whose cost ``total`` does not have."""
-    processors = processors or os.cpu_count() or 1
+    """Bytes of a task of a read of ``total`` where nobody says: one task for each processor that
+    the process which plans may use (0: asks), as Spark cuts files. Fewer where a task, which costs
+    Spark some 15 ms, would have less work than 16 MiB; more where it would have above 512 MiB.
+    ``rows``: whose cost ``total`` does not have."""
+    processors = processors or usable_processors()
     count = min(max(int((total + rows * _ROW_BYTES) / _LEAST_TASK), 1), processors)
     if total > count * _MOST_TASK:
         count = processors * math.ceil(total / (processors * _MOST_TASK))

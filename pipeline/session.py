@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from octavo.files.door.processors import usable_processors
 from octavo.files.errors import Misuse
 from octavo.pipeline.java import have_java
 
@@ -18,7 +19,7 @@ CONFIGURATION = {
     "spark.log.level": "ERROR",
     "spark.sql.session.timeZone": "UTC",
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+    "spark.sql.shuffle.partitions": str(2 * usable_processors()),
 }
 
 

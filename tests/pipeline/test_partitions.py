@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import tracemalloc
 from pathlib import Path
@@ -78,8 +77,8 @@ def test_no_task_reads_more_than_512_mib_and_all_processors_have_as_many() -> No
         assert tasks(total * MB, 0, processors) == count
 
 
-def test_the_machine_is_asked_how_many_processors_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 5)
+def test_it_is_asked_how_many_processors_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("octavo.pipeline.partitions.usable_processors", lambda: 5)
     assert tasks(256 * MB, 0, 0) == 5
 
 
