@@ -12,7 +12,7 @@ _QUOTA = "/sys/fs/cgroup/cpu.max"
 
 def usable_processors(quota: str = _QUOTA) -> int:
     """Those of the machine, or the fewer that the process is bound to, or that its container leaves
-    it; a part of one counts as one, as Java counts. At least 1. Some 20 us."""
+    it; a part of one counts as one, as Java counts. At least 1. Some 10 us."""
     bound = getattr(os, "sched_getaffinity", None)  # macOS has none
     count = len(bound(0)) if bound else os.cpu_count() or 1
     with suppress(OSError, ValueError):  # no container, or "max": no limit
